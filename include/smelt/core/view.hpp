@@ -1,0 +1,42 @@
+// How do kernels see memory? As row-major matrices they do not own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+namespace smelt {
+
+/// A contiguous row-major matrix somebody else owns: [rows, cols].
+template <class T>
+struct matrix_view {
+  T* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+
+  constexpr matrix_view() = default;
+  constexpr matrix_view(T* data_, std::int64_t rows_, std::int64_t cols_) : data(data_), rows(rows_), cols(cols_) {}
+
+  /// A view of mutable elements is a view of constant ones.
+  constexpr matrix_view(const matrix_view<std::remove_const_t<T>>& other)
+    requires std::is_const_v<T>
+      : data(other.data), rows(other.rows), cols(other.cols) {}
+
+  constexpr T& operator()(std::int64_t row, std::int64_t col) const { return data[row * cols + col]; }
+
+  /// One row: [cols].
+  [[nodiscard]] constexpr std::span<T> row(std::int64_t r) const {
+    return {data + r * cols, static_cast<std::size_t>(cols)};
+  }
+
+  /// Rows [first, first + count).
+  [[nodiscard]] constexpr matrix_view slice(std::int64_t first, std::int64_t count) const {
+    return {data + first * cols, count, cols};
+  }
+
+  /// Number of elements.
+  [[nodiscard]] constexpr std::int64_t size() const { return rows * cols; }
+};
+
+}  // namespace smelt
