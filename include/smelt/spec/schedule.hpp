@@ -1,0 +1,97 @@
+// In which order do the layers run? Everything that walks a looped model asks here and nowhere else.
+#pragma once
+
+#include <smelt/spec/spec.hpp>
+
+namespace smelt {
+
+/// The looped span with `middle` and `half` resolved: layers [first, first + count), each run `visits` times.
+struct loop_span {
+  int first = 0;
+  int count = 0;
+  int visits = 1;
+
+  friend constexpr bool operator==(const loop_span&, const loop_span&) = default;
+};
+
+/// The span of `s`; an unlooped spec has count 0 and one visit.
+[[nodiscard]] constexpr loop_span span_of(const spec& s) noexcept {
+  const int count = s.loop.count == loop_spec::half ? s.layers / 2 : s.loop.count;
+  if (count == 0) return {};
+  const int first = s.loop.first == loop_spec::middle ? (s.layers - count) / 2 : s.loop.first;
+  return {first, count, s.loop.visits.count};
+}
+
+/// One executed layer.
+struct executed_layer {
+  int index = 0;               ///< position in execution order, 0-based
+  int layer = 0;               ///< physical layer whose weights are used
+  int visit = 0;               ///< 0-based visit of the loop; 0 outside the span
+  bool in_loop = false;        ///< whether the layer belongs to the looped span
+  ratio residual{};            ///< coefficient of both sublayers' writes
+  int kv_slot = 0;             ///< KV entries of its own: every (layer, visit) pair has its slot
+  int length_divisor = 1;      ///< sequence positions per position of this visit (its compression factor)
+  bool own_attention = false;  ///< uses attention weights of this visit instead of the layer's
+
+  friend constexpr bool operator==(const executed_layer&, const executed_layer&) = default;
+};
+
+/// The executed layers of a spec, computed on access: entry layers once, the span visit by visit, exit layers once.
+class schedule {
+ public:
+  /// Precondition: `s` satisfies the rules of spec/rules.hpp.
+  constexpr explicit schedule(const spec& s) noexcept : span_(span_of(s)), visits_(s.loop.visits), layers_(s.layers) {}
+
+  /// Executed layers: layers + (visits - 1) * span.
+  [[nodiscard]] constexpr int size() const noexcept { return layers_ + (span_.visits - 1) * span_.count; }
+
+  /// Executed layer number `i`. Precondition: 0 <= i < size().
+  [[nodiscard]] constexpr executed_layer operator[](int i) const noexcept {
+    executed_layer e{.index = i, .layer = i, .kv_slot = i};
+    const int looped = span_.count * span_.visits;
+    if (i < span_.first || span_.count == 0) return e;
+    if (i >= span_.first + looped) {
+      e.layer = i - looped + span_.count;
+      return e;
+    }
+    e.in_loop = true;
+    e.visit = (i - span_.first) / span_.count;
+    e.layer = span_.first + (i - span_.first) % span_.count;
+    const visit_plan& plan = visits_[e.visit];
+    e.residual = plan.residual;
+    e.length_divisor = plan.compression;
+    e.own_attention = plan.own_attention;
+    return e;
+  }
+
+  /// Iteration in execution order.
+  class iterator {
+   public:
+    constexpr iterator(const schedule* of, int i) noexcept : of_(of), i_(i) {}
+    [[nodiscard]] constexpr executed_layer operator*() const noexcept { return (*of_)[i_]; }
+    constexpr iterator& operator++() noexcept {
+      ++i_;
+      return *this;
+    }
+    friend constexpr bool operator==(const iterator& a, const iterator& b) noexcept { return a.i_ == b.i_; }
+
+   private:
+    const schedule* of_;
+    int i_;
+  };
+  [[nodiscard]] constexpr iterator begin() const noexcept { return {this, 0}; }
+  [[nodiscard]] constexpr iterator end() const noexcept { return {this, size()}; }
+
+ private:
+  loop_span span_;
+  visit_list visits_;
+  int layers_;
+};
+
+/// Positions that executed layer `e` works on when the model reads `tokens` tokens: a trailing partial chunk forms no
+/// latent position.
+[[nodiscard]] constexpr long long executed_positions(const executed_layer& e, long long tokens) noexcept {
+  return tokens / e.length_divisor;
+}
+
+}  // namespace smelt
