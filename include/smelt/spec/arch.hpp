@@ -9,10 +9,15 @@
 
 namespace smelt {
 
+/// The first rule that a spec breaks, computed once a spec.
+template <spec Spec>
+inline constexpr violation violation_of = first_violation(Spec);
+
 /// An architecture as a type: `struct tiny : smelt::arch<smelt::spec{...}> {};`. A spec that cannot exist does not
 /// compile; the message names the field, the value and the remedy. Its physical quantities are static members.
-template <spec Spec, violation Violation = first_violation(Spec)>
-struct arch : private spec_check<Violation.broken, found<Violation.found>, limit<Violation.limit>> {
+template <spec Spec>
+struct arch
+    : private spec_check<violation_of<Spec>.broken, found<violation_of<Spec>.found>, limit<violation_of<Spec>.limit>> {
   static constexpr spec value = Spec;                           ///< the spec itself
   static constexpr int width = Spec.width;                      ///< residual stream H
   static constexpr int depth = Spec.layers;                     ///< physical layers L
