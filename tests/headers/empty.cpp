@@ -1,0 +1,1 @@
+// The least translation unit: what compile cost is measured against.
