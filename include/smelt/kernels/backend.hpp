@@ -1,0 +1,114 @@
+// What must a backend be able to do? One concept: every op of a looped MoE step, forward and backward.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <smelt/core/view.hpp>
+#include <smelt/kernels/grouping.hpp>
+#include <smelt/kernels/shapes.hpp>
+#include <span>
+
+namespace smelt {
+
+/// Numbers of one AdamW update (decoupled weight decay).
+struct adamw_step {
+  double learning_rate = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double gradient_scale = 1;  ///< multiplies every gradient first (clipping, averaging)
+  std::int64_t step = 1;      ///< 1-based, for the bias correction
+};
+
+/// Coefficients with which a router's own losses enter the gradient.
+struct router_loss_scale {
+  double balance = 0;  ///< of the balance loss of this router evaluation
+  double z = 0;        ///< of the z-loss of this router evaluation
+};
+
+/// Losses of one router evaluation over the real tokens (math: balance = E sum_e f_e P_e, uniform routing gives 1).
+struct router_losses {
+  double balance = 0;
+  double z = 0;  ///< mean over tokens of logsumexp(logits)^2
+};
+
+/// Sum of the losses (nats) and number of the targets that counted.
+struct loss_sum {
+  double nats = 0;
+  std::int64_t targets = 0;
+};
+
+/// A backend: an object with every op. T tokens, H width, V vocabulary, E experts, k active, f hidden width,
+/// d head size. Matrices are row-major; weights are [out, in]. Gradients of weights are added to, gradients of
+/// activations are added to where the comment says +=, and overwritten otherwise. The result of every op is bitwise the
+/// same for every number of threads. Backward passes of an op take the forward op's inputs and saved outputs.
+template <class B>
+concept Backend =
+    std::floating_point<typename B::scalar> &&
+    requires(B& b, matrix_view<typename B::scalar> m, matrix_view<const typename B::scalar> c,
+             std::span<typename B::scalar> s, std::span<const typename B::scalar> cs, std::span<const std::int32_t> ids,
+             std::span<std::int32_t> out_ids, std::span<const std::uint8_t> mask, grouping_view<> group,
+             grouping_view<std::int32_t> out_group, linear_shape linear, norm_shape norm, rotary_shape rotary,
+             attention_shape attention, router_shape router, experts_shape experts, head_shape head) {
+      // out[T,H] = table[ids[t]];  dtable[V,H] += rows of dout[T,H]
+      b.embed(c, ids, m);           // (table, ids, out)
+      b.embed_backward(c, ids, m);  // (dout, ids, dtable)
+
+      // y[T,H] = x * inv_rms * gain, inv_rms[T] saved;  dx += , dgain +=
+      b.rms_norm(norm, c, cs, m, s);                  // (shape, x, gain, y, inv_rms)
+      b.rms_norm_backward(norm, c, cs, cs, c, m, s);  // (shape, x, gain, inv_rms, dy, dx +=, dgain +=)
+
+      // y[T,out] = x[T,in] w[out,in]^T;  dx = dy w (added when accumulate);  dw += dy^T x
+      b.linear(linear, c, c, m);                       // (shape, x, w, y)
+      b.linear_backward_input(linear, c, c, m, true);  // (shape, dy, w, dx, accumulate)
+      b.linear_backward_weight(linear, c, c, m);       // (shape, x, dy, dw +=)
+
+      // rotates x[T, heads * d] in place by positions[T];  the backward pass rotates a gradient back
+      b.rotary(rotary, m, ids);           // (shape, x, positions)
+      b.rotary_backward(rotary, m, ids);  // (shape, dx, positions)
+
+      // rows are whole sequences of `length`; query row t attends to key rows first[t] .. t of the flattened batch
+      // (first carries sequence starts, document masks and windows); lse[T * heads] is saved
+      b.attention(attention, c, c, c, ids, std::int64_t{}, m, s);  // (shape, q, k, v, first, length, out, lse)
+      b.attention_backward(attention, c, c, c, ids, std::int64_t{}, c, cs, c, m, m,
+                           m);  // (shape, q, k, v, first, length, out, lse, dout, dq, dk, dv)
+
+      // scores[T,E] over all experts, ids[T*k] in descending order of score + bias (bias may be empty; selection
+      // only), weights[T,k]; logsumexp[T] of the logits is saved
+      b.route(router, c, cs, m, out_ids, m, s);  // (shape, logits, selection_bias, scores, ids, weights, logsumexp)
+      // losses over tokens with mask != 0 (an empty mask is all), and the share load[E] of selections (sums to 1)
+      {
+        b.route_losses(router, c, ids, cs, mask, s)
+      } -> std::same_as<router_losses>;  // (shape, scores, ids, logsumexp, mask, load)
+      // dlogits[T,E] from dweights[T,k] and from the two losses
+      b.route_backward(router, c, ids, c, cs, cs, mask, c, router_loss_scale{},
+                       m);  // (shape, scores, ids, weights, logsumexp, load, mask, dweights, scale, dlogits)
+      b.group_by_expert(router, ids, out_group);  // (shape, ids[T*k], grouping)
+
+      // y[T,H] = sum over slots of weight * down(silu(gate x) * (up x)); gate, up [T*k, f] are saved by grouped row;
+      // weights of all experts stacked: gate, up [E*f, H], down [E*H, f]
+      b.experts(experts, c, c, c, c, group, c, m, m,
+                m);  // (shape, x, w_gate, w_up, w_down, grouping, weights, gate, up, y)
+      b.experts_backward(experts, c, c, c, c, group, c, c, c, c, m, m, m, m, m);
+      // (shape, x, w_gate, w_up, w_down, grouping, weights, gate, up, dy, dx +=, dw_gate +=, dw_up +=, dw_down +=,
+      // dweights)
+
+      // target += scale * source;  target = scale * source
+      b.add_scaled(1.0, c, m);   // (scale, source, target +=)
+      b.copy_scaled(1.0, c, m);  // (scale, source, target)
+
+      // cross-entropy of softmax(x table^T) against targets[T] (-1 is no loss), chunked over the vocabulary so that no
+      // [T, V] matrix exists for large V; losses[T] in nats and logsumexp[T] are saved
+      {
+        b.cross_entropy(head, c, c, ids, s, s)
+      } -> std::same_as<loss_sum>;  // (shape, x, table, targets, losses, logsumexp)
+      b.cross_entropy_backward(head, c, c, ids, cs, 1.0, m,
+                               m);  // (shape, x, table, targets, logsumexp, scale, dx, dtable +=)
+
+      // Euclidean norm that does not overflow; a non-finite element gives a non-finite norm
+      { b.norm(cs) } -> std::same_as<double>;
+      b.adamw(adamw_step{}, cs, s, s, s);  // (numbers, gradient, weight, first moment, second moment)
+    };
+
+}  // namespace smelt

@@ -1,0 +1,78 @@
+// Which numbers does a kernel's inner loop need? Narrow flat shapes, known to the compiler or only at run time.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <smelt/spec/spec.hpp>
+
+namespace smelt {
+
+/// A value the compiler knows, as an empty object that converts to it: a kernel that takes `Shape shape` and starts
+/// with `const attention_shape s = shape;` is specialised for `constant<attention_shape{...}>` and general otherwise.
+template <auto Value>
+struct constant {
+  using value_type = decltype(Value);
+  static constexpr value_type value = Value;
+  constexpr operator value_type() const noexcept { return Value; }
+};
+
+/// A `T` or a `constant` of one.
+template <class S, class T>
+concept ShapeOf = std::convertible_to<S, T>;
+
+/// A matrix product with weights [out, in].
+struct linear_shape {
+  int in = 0;
+  int out = 0;
+  friend constexpr bool operator==(const linear_shape&, const linear_shape&) = default;
+};
+
+/// RMSNorm over the last dimension.
+struct norm_shape {
+  int width = 0;
+  double eps = 1e-5;
+  friend constexpr bool operator==(const norm_shape&, const norm_shape&) = default;
+};
+
+/// Rotary embedding of `heads` heads, half-split pairs (i, i + head_dim / 2).
+struct rotary_shape {
+  int heads = 0;
+  int head_dim = 0;
+  int base = 10'000;
+  friend constexpr bool operator==(const rotary_shape&, const rotary_shape&) = default;
+};
+
+/// Causal grouped-query attention; scores are scaled by 1 / sqrt(head_dim).
+struct attention_shape {
+  int heads = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  friend constexpr bool operator==(const attention_shape&, const attention_shape&) = default;
+};
+
+/// Router: scores over all experts, the top `active` of them, ties to the lower index.
+struct router_shape {
+  int experts = 0;
+  int active = 0;
+  score_function score = score_function::softmax;
+  bool renormalise = false;
+  friend constexpr bool operator==(const router_shape&, const router_shape&) = default;
+};
+
+/// SwiGLU experts. A dense feed-forward is one expert that every token visits with weight 1.
+struct experts_shape {
+  int experts = 0;
+  int active = 0;
+  int width = 0;
+  int hidden = 0;
+  friend constexpr bool operator==(const experts_shape&, const experts_shape&) = default;
+};
+
+/// Output head: `vocab` logits count; rows of the table behind them are padding and never enter the loss.
+struct head_shape {
+  int width = 0;
+  int vocab = 0;
+  friend constexpr bool operator==(const head_shape&, const head_shape&) = default;
+};
+
+}  // namespace smelt
