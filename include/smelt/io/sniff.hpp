@@ -12,6 +12,9 @@ namespace smelt {
 /// How many leading bytes `likely_kind` looks at: enough for every signature it knows (the farthest is tar's, at 257).
 inline constexpr std::size_t sniff_bytes = 512;
 
+/// What `likely_kind` says of a file that begins as a safetensors file does.
+inline constexpr std::string_view likely_safetensors = "a safetensors file";
+
 namespace detail {
 
 [[nodiscard]] constexpr bool starts_with(std::span<const std::byte> head, std::string_view magic,
@@ -105,7 +108,7 @@ inline constexpr std::array signatures = [] {
   // safetensors: a 64-bit little-endian header length far below 2^32, then the JSON header.
   if (head.size() >= 9 && head[4] == std::byte{0} && head[5] == std::byte{0} && head[6] == std::byte{0} &&
       head[7] == std::byte{0} && head[8] == std::byte{'{'}) {
-    return "a safetensors file";
+    return likely_safetensors;
   }
   const auto text = detail::skip_blank(head);
   if (starts_with_word(text, "<!doctype html") || starts_with_word(text, "<html") || starts_with_word(text, "<head") ||
