@@ -1,0 +1,42 @@
+// Which specs can be executed? Budgets cover more fields than the kernels run; the difference is named, never ignored.
+#pragma once
+
+#include <smelt/core/error.hpp>
+#include <smelt/spec/spec.hpp>
+#include <smelt/spec/validate.hpp>
+#include <string>
+
+namespace smelt {
+
+/// Returns `s` when the model can run it. Throws errc::invalid_spec for a spec that cannot exist and errc::unsupported,
+/// with every field that stands in the way, for one that only the budgets cover.
+inline const spec& require_executable(const spec& s) {
+  validate(s);
+  std::string fields;
+  const auto refuse = [&](bool present, const char* field) {
+    if (present) fields += (fields.empty() ? "" : ", ") + std::string(field);
+  };
+  refuse(has_latent_attention(s), "attention.latent");
+  refuse(s.attention.qkv_bias, "attention.qkv_bias");
+  refuse(s.attention.o_bias, "attention.o_bias");
+  refuse(s.attention.sinks, "attention.sinks");
+  refuse(s.positions != position_kind::rotary, "positions (needs rotary)");
+  refuse(s.ffn != ffn_kind::swiglu, "ffn (needs swiglu)");
+  refuse(s.dense_bias && s.dense_layers > 0, "dense_bias");
+  refuse(s.experts.bias, "experts.bias");
+  refuse(s.experts.router_bias, "experts.router_bias");
+  refuse(s.experts.shared_gate, "experts.shared_gate");
+  refuse(s.norms_per_layer != 2, "norms_per_layer (needs 2)");
+  refuse(s.norm_bias, "norm_bias");
+  refuse(s.head_bias, "head_bias");
+  refuse(s.exit_gate, "exit_gate");
+  for (int i = 0; i < s.loop.visits.count; ++i) {
+    refuse(s.loop.visits[i].compression != 1, "loop.visits.compression (needs 1)");
+    refuse(s.loop.visits[i].own_attention, "loop.visits.own_attention");
+  }
+  if (!fields.empty())
+    throw error(errc::unsupported, "the model cannot execute these fields of the spec, only count them: " + fields);
+  return s;
+}
+
+}  // namespace smelt

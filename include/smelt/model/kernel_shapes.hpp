@@ -1,0 +1,68 @@
+// Which kernel shapes does a spec ask for?
+#pragma once
+
+#include <smelt/kernels/shapes.hpp>
+#include <smelt/spec/spec.hpp>
+
+namespace smelt {
+
+/// Width of all query heads together.
+[[nodiscard]] constexpr int query_width(const spec& s) noexcept {
+  return s.attention.heads * s.attention.head_dim;
+}
+/// Width of all key (or value) heads together.
+[[nodiscard]] constexpr int kv_width(const spec& s) noexcept {
+  return s.attention.kv_heads * s.attention.head_dim;
+}
+
+namespace shapes {
+
+[[nodiscard]] constexpr norm_shape norm(const spec& s) noexcept {
+  return {s.width, s.norm_eps};
+}
+[[nodiscard]] constexpr norm_shape query_norm(const spec& s) noexcept {
+  return {s.attention.norm == qk_norm::full_width ? query_width(s) : s.attention.head_dim, s.norm_eps};
+}
+[[nodiscard]] constexpr norm_shape key_norm(const spec& s) noexcept {
+  return {s.attention.norm == qk_norm::full_width ? kv_width(s) : s.attention.head_dim, s.norm_eps};
+}
+[[nodiscard]] constexpr linear_shape query(const spec& s) noexcept {
+  return {s.width, query_width(s)};
+}
+[[nodiscard]] constexpr linear_shape key_value(const spec& s) noexcept {
+  return {s.width, kv_width(s)};
+}
+[[nodiscard]] constexpr linear_shape output(const spec& s) noexcept {
+  return {query_width(s), s.width};
+}
+[[nodiscard]] constexpr rotary_shape query_rotary(const spec& s) noexcept {
+  return {s.attention.heads, s.attention.head_dim, s.attention.rotary_base};
+}
+[[nodiscard]] constexpr rotary_shape key_rotary(const spec& s) noexcept {
+  return {s.attention.kv_heads, s.attention.head_dim, s.attention.rotary_base};
+}
+[[nodiscard]] constexpr attention_shape attention(const spec& s) noexcept {
+  return {s.attention.heads, s.attention.kv_heads, s.attention.head_dim};
+}
+[[nodiscard]] constexpr linear_shape router_logits(const spec& s) noexcept {
+  return {s.width, s.experts.stored};
+}
+[[nodiscard]] constexpr router_shape router(const spec& s) noexcept {
+  return {s.experts.stored, s.experts.active, s.experts.score, s.experts.renormalise};
+}
+[[nodiscard]] constexpr experts_shape experts(const spec& s) noexcept {
+  return {s.experts.stored, s.experts.active, s.width, s.experts.hidden};
+}
+/// The shared expert and the dense feed-forward are one expert that every token visits.
+[[nodiscard]] constexpr experts_shape shared_expert(const spec& s) noexcept {
+  return {1, 1, s.width, s.experts.shared_hidden};
+}
+[[nodiscard]] constexpr experts_shape dense(const spec& s) noexcept {
+  return {1, 1, s.width, s.dense_hidden};
+}
+[[nodiscard]] constexpr head_shape head(const spec& s) noexcept {
+  return {s.width, s.vocab};
+}
+
+}  // namespace shapes
+}  // namespace smelt

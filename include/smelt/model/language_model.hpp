@@ -1,0 +1,189 @@
+// How does a looped model run? Embedding, the executed layers of the schedule, final norm, head; and all of it
+// backward.
+#pragma once
+
+#include <smelt/core/error.hpp>
+#include <smelt/model/attention_block.hpp>
+#include <smelt/model/executable.hpp>
+#include <smelt/model/feed_forward_block.hpp>
+#include <smelt/model/token_batch.hpp>
+#include <string>
+#include <vector>
+
+namespace smelt {
+
+/// The losses of one router evaluation and where it happened.
+struct router_evaluation {
+  int layer = 0;
+  int visit = 0;
+  router_losses losses{};
+};
+
+/// What a forward pass found.
+struct forward_result {
+  loss_sum cross_entropy{};                    ///< over the targets that count
+  std::vector<router_evaluation> evaluations;  ///< one a router evaluation, in execution order
+
+  /// Mean of the balance losses over the router evaluations that ran; 0 without experts.
+  [[nodiscard]] double mean_balance() const noexcept { return mean(&router_losses::balance); }
+  /// Mean of the z-losses over the router evaluations that ran; 0 without experts.
+  [[nodiscard]] double mean_z() const noexcept { return mean(&router_losses::z); }
+
+ private:
+  [[nodiscard]] double mean(double router_losses::* field) const noexcept {
+    double sum = 0;
+    for (const router_evaluation& r : evaluations) sum += r.losses.*field;
+    return evaluations.empty() ? 0 : sum / static_cast<double>(evaluations.size());
+  }
+};
+
+/// How the losses of a batch enter the gradient.
+struct loss_scale {
+  double cross_entropy = 1;  ///< of each target's loss in nats; 1 / targets for a mean
+  double balance = 0;        ///< of the mean balance loss
+  double z = 0;              ///< of the mean z-loss
+};
+
+/// A model of one architecture on one backend for batches of one size: buffers are allocated here and never again.
+template <ArchitectureHandle A, Backend B>
+class language_model {
+ public:
+  using scalar = typename B::scalar;
+
+  /// Buffers for `sequences` x `length` tokens. Throws errc::unsupported for a spec that only budgets cover and
+  /// errc::invalid_argument for an empty batch or a length above the context.
+  language_model(A arch, B& backend, std::int64_t sequences, std::int64_t length)
+      : arch_(checked(std::move(arch), sequences, length)),
+        backend_(backend),
+        sequences_(sequences),
+        length_(length),
+        scratch_(spec_of(arch_), tokens()),
+        geometry_(spec_of(arch_), tokens()),
+        output_(tokens(), spec_of(arch_).width),
+        normed_(tokens(), spec_of(arch_).width),
+        gradient_(tokens(), spec_of(arch_).width),
+        final_rms_(static_cast<std::size_t>(tokens())),
+        losses_(static_cast<std::size_t>(tokens())),
+        logsumexp_(static_cast<std::size_t>(tokens())) {
+    for (const executed_layer e : schedule(spec_of(arch_))) layers_.emplace_back(spec_of(arch_), e.layer, tokens());
+  }
+
+  [[nodiscard]] const spec& architecture() const noexcept { return spec_of(arch_); }
+  [[nodiscard]] std::int64_t tokens() const noexcept { return sequences_ * length_; }
+
+  /// Runs the batch and returns its losses; `token_losses()` has them by token. Throws errc::mismatch when the batch
+  /// has another size than the model, errc::invalid_argument for a token outside the vocabulary.
+  forward_result forward(const weight_buffer<scalar>& w, const token_batch& batch) {
+    place(batch);
+    const spec& s = spec_of(arch_);
+    const schedule steps(s);
+    forward_result result;
+    result.evaluations.reserve(static_cast<std::size_t>(steps.size()));
+    backend_.embed(w(weight::embedding), batch.inputs, layers_.front().input.view());
+    for (const executed_layer e : steps) {
+      layer_activations<scalar>& a = layers_[static_cast<std::size_t>(e.index)];
+      attention_block(arch_, backend_, w, e, geometry_, length_, a, scratch_);
+      const router_losses losses =
+          feed_forward_block(arch_, backend_, w, e, geometry_, a, scratch_, input_after(e.index));
+      if (has_experts(s, e.layer)) result.evaluations.push_back({e.layer, e.visit, losses});
+    }
+    backend_.rms_norm(shape<shapes::norm>(arch_), output_.view(), w.vector(weight::final_norm), normed_.view(),
+                      final_rms_);
+    result.cross_entropy = backend_.cross_entropy(shape<shapes::head>(arch_), normed_.view(), w.head(), batch.targets,
+                                                  losses_, logsumexp_);
+    return result;
+  }
+
+  /// Adds the gradient of the scaled losses of the last forward pass, which must have run on `batch` and `w`, to `dw`.
+  void backward(const weight_buffer<scalar>& w, const token_batch& batch, const loss_scale& scale,
+                weight_buffer<scalar>& dw) {
+    const spec& s = spec_of(arch_);
+    const schedule steps(s);
+    int evaluations = 0;
+    for (const executed_layer e : steps) evaluations += has_experts(s, e.layer);
+    const double share = evaluations == 0 ? 0.0 : 1.0 / evaluations;
+    const router_loss_scale router_scale{scale.balance * share, scale.z * share};
+    const auto gradient = gradient_.view();
+    const auto dnormed = scratch_.normed_gradient.view();
+    backend_.cross_entropy_backward(shape<shapes::head>(arch_), normed_.view(), w.head(), batch.targets, logsumexp_,
+                                    scale.cross_entropy, dnormed, dw.head());
+    backend_.copy_scaled(0.0, dnormed, gradient);
+    backend_.rms_norm_backward(shape<shapes::norm>(arch_), output_.view(), w.vector(weight::final_norm), final_rms_,
+                               dnormed, gradient, dw.vector(weight::final_norm));
+    for (int i = steps.size() - 1; i >= 0; --i) {
+      const executed_layer e = steps[i];
+      layer_activations<scalar>& a = layers_[static_cast<std::size_t>(i)];
+      feed_forward_block_backward(arch_, backend_, w, e, geometry_, router_scale, a, scratch_, gradient, dw);
+      attention_block_backward(arch_, backend_, w, e, geometry_, length_, a, scratch_, gradient, dw);
+    }
+    backend_.embed_backward(gradient, batch.inputs, dw(weight::embedding));
+  }
+
+  /// Loss of every token of the last forward pass, in nats; 0 where the target did not count.
+  [[nodiscard]] std::span<const scalar> token_losses() const noexcept { return losses_; }
+
+  /// The final normed hidden states of the last forward pass: [tokens, H].
+  [[nodiscard]] matrix_view<const scalar> hidden() const noexcept { return normed_.view(); }
+
+  /// What executed layer `i` saved in the last forward pass.
+  [[nodiscard]] const layer_activations<scalar>& layer(int i) const { return layers_.at(static_cast<std::size_t>(i)); }
+
+ private:
+  static A checked(A arch, std::int64_t sequences, std::int64_t length) {
+    const spec& s = require_executable(spec_of(arch));
+    if (sequences < 1)
+      throw error(errc::invalid_argument, "a batch must have at least 1 sequence, found " + std::to_string(sequences));
+    if (length < 1 || length > s.context)
+      throw error(errc::invalid_argument, "sequence length must be from 1 to the context of " +
+                                              std::to_string(s.context) + " tokens, found " + std::to_string(length));
+    return arch;
+  }
+
+  /// The residual stream behind executed layer `i`.
+  [[nodiscard]] matrix_view<scalar> input_after(int i) {
+    const auto next = static_cast<std::size_t>(i) + 1;
+    return next < layers_.size() ? layers_[next].input.view() : output_.view();
+  }
+
+  void place(const token_batch& batch) {
+    if (batch.sequences != sequences_ || batch.length != length_)
+      throw error(errc::mismatch, "the model was built for " + std::to_string(sequences_) + " x " +
+                                      std::to_string(length_) + " tokens, the batch has " +
+                                      std::to_string(batch.sequences) + " x " + std::to_string(batch.length));
+    const auto needed = static_cast<std::size_t>(tokens());
+    if (batch.inputs.size() != needed || batch.targets.size() != needed || batch.first.size() != needed)
+      throw error(errc::mismatch, "the batch must hold " + std::to_string(needed) +
+                                      " inputs, targets and firsts, found " + std::to_string(batch.inputs.size()) +
+                                      ", " + std::to_string(batch.targets.size()) + " and " +
+                                      std::to_string(batch.first.size()));
+    const int window = spec_of(arch_).attention.window;
+    for (std::int64_t t = 0; t < tokens(); ++t) {
+      const auto i = static_cast<std::size_t>(t);
+      const std::int64_t position = t % length_;
+      const std::int64_t first = batch.first[i];
+      if (first < 0 || first > position)
+        throw error(errc::invalid_argument, "first visible position must be from 0 to the token's own position " +
+                                                std::to_string(position) + ", found " + std::to_string(first));
+      const std::int64_t windowed = window > 0 && position - window + 1 > first ? position - window + 1 : first;
+      geometry_.position[i] = static_cast<std::int32_t>(position);
+      geometry_.first[i] = static_cast<std::int32_t>(t - position + first);
+      if (window > 0) geometry_.first_windowed[i] = static_cast<std::int32_t>(t - position + windowed);
+    }
+  }
+
+  A arch_;
+  B& backend_;
+  std::int64_t sequences_;
+  std::int64_t length_;
+  std::vector<layer_activations<scalar>> layers_;
+  scratch_activations<scalar> scratch_;
+  batch_geometry<scalar> geometry_;
+  matrix<scalar> output_;    ///< [tokens, H] residual stream behind the last layer
+  matrix<scalar> normed_;    ///< [tokens, H]
+  matrix<scalar> gradient_;  ///< [tokens, H] gradient of the residual stream
+  std::vector<scalar> final_rms_;
+  std::vector<scalar> losses_;
+  std::vector<scalar> logsumexp_;
+};
+
+}  // namespace smelt

@@ -1,0 +1,97 @@
+// How are a model's weights held, reached and started? As one buffer with views by name.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <smelt/core/random.hpp>
+#include <smelt/core/view.hpp>
+#include <smelt/model/weight_layout.hpp>
+#include <smelt/spec/schedule.hpp>
+#include <span>
+#include <vector>
+
+namespace smelt {
+
+/// A flat buffer with a spec's layout: weights, their gradients, or moments.
+template <class Scalar>
+class weight_buffer {
+ public:
+  /// All zeros.
+  explicit weight_buffer(const spec& s) : layout_(s), data_(static_cast<std::size_t>(layout_.size())) {}
+
+  [[nodiscard]] const weight_layout& layout() const noexcept { return layout_; }
+  [[nodiscard]] std::span<Scalar> all() noexcept { return data_; }
+  [[nodiscard]] std::span<const Scalar> all() const noexcept { return data_; }
+
+  /// The weight as a matrix; empty when the layer has no such weight.
+  [[nodiscard]] matrix_view<Scalar> operator()(weight w, int layer = 0) noexcept {
+    return view(data_.data(), w, layer);
+  }
+  [[nodiscard]] matrix_view<const Scalar> operator()(weight w, int layer = 0) const noexcept {
+    return view(data_.data(), w, layer);
+  }
+
+  /// The weight as a vector: norms and biases.
+  [[nodiscard]] std::span<Scalar> vector(weight w, int layer = 0) noexcept { return flat((*this)(w, layer)); }
+  [[nodiscard]] std::span<const Scalar> vector(weight w, int layer = 0) const noexcept {
+    return flat((*this)(w, layer));
+  }
+
+  /// The matrix that produces the logits: the head, or the embedding when tied.
+  [[nodiscard]] matrix_view<const Scalar> head() const noexcept { return (*this)(head_weight()); }
+  [[nodiscard]] matrix_view<Scalar> head() noexcept { return (*this)(head_weight()); }
+
+ private:
+  template <class T>
+  [[nodiscard]] matrix_view<T> view(T* data, weight w, int layer) const noexcept {
+    const weight_place p = layout_(w, layer);
+    return p.rows > 0 ? matrix_view<T>(data + p.offset, p.rows, p.cols) : matrix_view<T>();
+  }
+  template <class T>
+  [[nodiscard]] static std::span<T> flat(matrix_view<T> m) noexcept {
+    return {m.data, static_cast<std::size_t>(m.size())};
+  }
+  [[nodiscard]] weight head_weight() const noexcept {
+    return layout_(weight::head).rows > 0 ? weight::head : weight::embedding;
+  }
+
+  weight_layout layout_;
+  std::vector<Scalar> data_;
+};
+
+/// Starts the weights from `seed`: gains 1, biases 0, embedding normal with deviation 0.02, matrices normal with
+/// deviation sqrt(2 / (5 H)) ("small init"), divided by sqrt(2 executed layers) where they write into the residual
+/// stream. Every element depends only on the seed, its weight, its layer and its index.
+template <class Scalar>
+void initialise(weight_buffer<Scalar>& weights, const spec& s, std::uint64_t seed) {
+  const double matrix = std::sqrt(2.0 / (5.0 * s.width));
+  const double residual = matrix / std::sqrt(2.0 * schedule(s).size());
+  weights.layout().for_each([&](weight w, int layer, const weight_place& p) {
+    const std::span<Scalar> out =
+        weights.all().subspan(static_cast<std::size_t>(p.offset), static_cast<std::size_t>(p.size()));
+    double deviation = matrix;
+    switch (w) {
+      case weight::embedding:
+      case weight::head:
+        deviation = 0.02;
+        break;
+      case weight::output:
+      case weight::expert_down:
+      case weight::shared_down:
+      case weight::dense_down:
+        deviation = residual;
+        break;
+      case weight::balance_bias:
+        for (Scalar& x : out) x = Scalar(0);
+        return;
+      default:
+        if (is_decayed(w)) break;
+        for (Scalar& x : out) x = Scalar(1);
+        return;
+    }
+    const random_stream stream(seed, static_cast<std::uint64_t>(layer + 1) * 64 + static_cast<std::uint64_t>(w));
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<Scalar>(deviation * stream.normal(i));
+  });
+}
+
+}  // namespace smelt
