@@ -1,6 +1,7 @@
 // How do kernels see memory? As row-major matrices they do not own.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -19,9 +20,10 @@ struct matrix_view {
   constexpr matrix_view(T* data_, std::int64_t rows_, std::int64_t cols_) : data(data_), rows(rows_), cols(cols_) {}
 
   /// A view of mutable elements is a view of constant ones.
-  constexpr matrix_view(const matrix_view<std::remove_const_t<T>>& other)
-    requires std::is_const_v<T>
-      : data(other.data), rows(other.rows), cols(other.cols) {}
+  /// A template, because a constructor from `matrix_view<T>` itself would be the copy constructor.
+  template <class U>
+    requires(std::is_same_v<U, std::remove_const_t<T>> && std::is_const_v<T>)
+  constexpr matrix_view(const matrix_view<U>& other) : data(other.data), rows(other.rows), cols(other.cols) {}
 
   constexpr T& operator()(std::int64_t row, std::int64_t col) const { return data[row * cols + col]; }
 
@@ -38,5 +40,11 @@ struct matrix_view {
   /// Number of elements.
   [[nodiscard]] constexpr std::int64_t size() const { return rows * cols; }
 };
+
+/// Fills the matrix with zeros.
+template <class T>
+constexpr void set_zero(matrix_view<T> m) {
+  std::fill_n(m.data, m.size(), T(0));
+}
 
 }  // namespace smelt

@@ -19,8 +19,10 @@ struct grouping_view {
   grouping_view(std::span<Int> offsets_, std::span<Int> assignment_, std::span<Int> row_)
       : offsets(offsets_), assignment(assignment_), row(row_) {}
   /// A view of mutable indices is a view of constant ones.
-  grouping_view(const grouping_view<std::int32_t>& other)
-    requires(!std::is_same_v<Int, std::int32_t>)
+  /// A template, because a constructor from `grouping_view<Int>` itself would be the copy constructor.
+  template <class Other>
+    requires(std::is_same_v<Other, std::int32_t> && !std::is_same_v<Int, std::int32_t>)
+  grouping_view(const grouping_view<Other>& other)
       : offsets(other.offsets), assignment(other.assignment), row(other.row) {}
 };
 

@@ -1,0 +1,100 @@
+// Do the arguments of an op fit together? Checked at every op's entry, in every build.
+#pragma once
+
+#include <cstdint>
+#include <smelt/core/error.hpp>
+#include <smelt/core/view.hpp>
+#include <smelt/kernels/grouping.hpp>
+#include <span>
+#include <string>
+
+namespace smelt {
+
+namespace detail {
+
+// Out of line and cold, so that a check costs its comparisons only.
+[[noreturn]] inline void throw_shape_mismatch(const char* op, const char* argument, const std::string& found,
+                                              const std::string& needed) {
+  throw error(errc::mismatch, std::string(op) + ": " + argument + " is " + found + ", needs " + needed);
+}
+
+[[nodiscard]] inline std::string shape_text(std::int64_t rows, std::int64_t cols) {
+  return "[" + std::to_string(rows) + ", " + std::to_string(cols) + "]";
+}
+
+}  // namespace detail
+
+/// Throws mismatch, naming op, argument, found and needed shape, unless the view is [rows, cols] and has memory.
+template <class T>
+void check_shape(const char* op, const char* argument, matrix_view<T> found, std::int64_t rows, std::int64_t cols) {
+  if (found.rows != rows || found.cols != cols) [[unlikely]] {
+    detail::throw_shape_mismatch(op, argument, detail::shape_text(found.rows, found.cols),
+                                 detail::shape_text(rows, cols));
+  }
+  if (found.data == nullptr && rows * cols > 0) [[unlikely]] {
+    detail::throw_shape_mismatch(op, argument, "null", detail::shape_text(rows, cols));
+  }
+}
+
+/// Throws mismatch, naming op, argument, found and needed size, unless the span has `size` elements.
+template <class T>
+void check_size(const char* op, const char* argument, std::span<T> found, std::int64_t size) {
+  if (static_cast<std::int64_t>(found.size()) != size) [[unlikely]] {
+    detail::throw_shape_mismatch(op, argument, "[" + std::to_string(found.size()) + "]",
+                                 "[" + std::to_string(size) + "]");
+  }
+}
+
+/// Throws mismatch unless the span is empty (the argument is optional) or has `size` elements.
+template <class T>
+void check_optional_size(const char* op, const char* argument, std::span<T> found, std::int64_t size) {
+  if (!found.empty()) check_size(op, argument, found, size);
+}
+
+/// Throws invalid_argument unless a number of a shape is at least `least`.
+inline void check_at_least(const char* op, const char* field, std::int64_t found, std::int64_t least) {
+  if (found < least) [[unlikely]] {
+    throw error(errc::invalid_argument, std::string(op) + ": " + field + " is " + std::to_string(found) +
+                                            ", needs at least " + std::to_string(least));
+  }
+}
+
+/// Throws invalid_argument, naming op, argument, value and position, unless every id lies in [least, count).
+inline void check_ids(const char* op, const char* argument, std::span<const std::int32_t> ids, std::int64_t least,
+                      std::int64_t count) {
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < least || ids[i] >= count) [[unlikely]] {
+      throw error(errc::invalid_argument, std::string(op) + ": " + argument + "[" + std::to_string(i) + "] is " +
+                                              std::to_string(ids[i]) + ", needs " + std::to_string(least) + " to " +
+                                              std::to_string(count - 1));
+    }
+  }
+}
+
+/// Throws unless the grouping has the sizes of `assignments` assignments to `experts` experts and counts them all.
+template <class Int>
+void check_grouping(const char* op, const grouping_view<Int>& found, std::int64_t experts, std::int64_t assignments) {
+  check_size(op, "grouping.offsets", found.offsets, experts + 1);
+  check_size(op, "grouping.assignment", found.assignment, assignments);
+  check_size(op, "grouping.row", found.row, assignments);
+}
+
+/// Throws unless the rows are whole sequences of `length` and each first key lies in its query's sequence, at or
+/// before the query.
+inline void check_first(const char* op, std::span<const std::int32_t> first, std::int64_t rows, std::int64_t length) {
+  check_size(op, "first", first, rows);
+  if (length < 1 || rows % length != 0) [[unlikely]] {
+    throw error(errc::invalid_argument, std::string(op) + ": length is " + std::to_string(length) +
+                                            ", needs a positive divisor of the " + std::to_string(rows) + " rows");
+  }
+  for (std::int64_t t = 0; t < rows; ++t) {
+    const std::int64_t start = t - t % length;
+    if (first[t] < start || first[t] > t) [[unlikely]] {
+      throw error(errc::invalid_argument, std::string(op) + ": first[" + std::to_string(t) + "] is " +
+                                              std::to_string(first[t]) + ", needs " + std::to_string(start) + " to " +
+                                              std::to_string(t));
+    }
+  }
+}
+
+}  // namespace smelt

@@ -1,0 +1,161 @@
+// What is the right answer? A backend of plain loops: in double, the oracle of every other backend.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <smelt/core/view.hpp>
+#include <smelt/kernels/backend.hpp>
+#include <smelt/kernels/grouping.hpp>
+#include <smelt/kernels/reference/adamw.hpp>
+#include <smelt/kernels/reference/attention.hpp>
+#include <smelt/kernels/reference/cross_entropy.hpp>
+#include <smelt/kernels/reference/embed.hpp>
+#include <smelt/kernels/reference/experts.hpp>
+#include <smelt/kernels/reference/group_by_expert.hpp>
+#include <smelt/kernels/reference/linear.hpp>
+#include <smelt/kernels/reference/norm.hpp>
+#include <smelt/kernels/reference/rms_norm.hpp>
+#include <smelt/kernels/reference/rotary.hpp>
+#include <smelt/kernels/reference/route.hpp>
+#include <smelt/kernels/reference/scaled.hpp>
+#include <smelt/kernels/shapes.hpp>
+#include <span>
+
+namespace smelt {
+
+/// Plain loops in one thread, accumulating in Scalar. Arguments and shapes are those of Backend.
+template <std::floating_point Scalar>
+struct reference {
+  using scalar = Scalar;
+  using matrix = matrix_view<Scalar>;
+  using const_matrix = matrix_view<const Scalar>;
+  using vector = std::span<Scalar>;
+  using const_vector = std::span<const Scalar>;
+  using indices = std::span<const std::int32_t>;
+  using token_mask = std::span<const std::uint8_t>;
+
+  void embed(const_matrix table, indices ids, matrix out) const { reference_ops::embed<Scalar>(table, ids, out); }
+
+  void embed_backward(const_matrix dout, indices ids, matrix dtable) const {
+    reference_ops::embed_backward<Scalar>(dout, ids, dtable);
+  }
+
+  template <ShapeOf<norm_shape> Shape>
+  void rms_norm(Shape shape, const_matrix x, const_vector gain, matrix y, vector inv_rms) const {
+    reference_ops::rms_norm<Scalar>(shape, x, gain, y, inv_rms);
+  }
+
+  template <ShapeOf<norm_shape> Shape>
+  void rms_norm_backward(Shape shape, const_matrix x, const_vector gain, const_vector inv_rms, const_matrix dy,
+                         matrix dx, vector dgain) const {
+    reference_ops::rms_norm_backward<Scalar>(shape, x, gain, inv_rms, dy, dx, dgain);
+  }
+
+  template <ShapeOf<linear_shape> Shape>
+  void linear(Shape shape, const_matrix x, const_matrix w, matrix y) const {
+    reference_ops::linear<Scalar>(shape, x, w, y);
+  }
+
+  template <ShapeOf<linear_shape> Shape>
+  void linear_backward_input(Shape shape, const_matrix dy, const_matrix w, matrix dx, bool accumulate) const {
+    reference_ops::linear_backward_input<Scalar>(shape, dy, w, dx, accumulate);
+  }
+
+  template <ShapeOf<linear_shape> Shape>
+  void linear_backward_weight(Shape shape, const_matrix x, const_matrix dy, matrix dw) const {
+    reference_ops::linear_backward_weight<Scalar>(shape, x, dy, dw);
+  }
+
+  template <ShapeOf<rotary_shape> Shape>
+  void rotary(Shape shape, matrix x, indices positions) const {
+    reference_ops::rotary<Scalar>(shape, x, positions);
+  }
+
+  template <ShapeOf<rotary_shape> Shape>
+  void rotary_backward(Shape shape, matrix dx, indices positions) const {
+    reference_ops::rotary_backward<Scalar>(shape, dx, positions);
+  }
+
+  template <ShapeOf<attention_shape> Shape>
+  void attention(Shape shape, const_matrix q, const_matrix k, const_matrix v, indices first, std::int64_t length,
+                 matrix out, vector lse) const {
+    reference_ops::attention<Scalar>(shape, q, k, v, first, length, out, lse);
+  }
+
+  template <ShapeOf<attention_shape> Shape>
+  void attention_backward(Shape shape, const_matrix q, const_matrix k, const_matrix v, indices first,
+                          std::int64_t length, const_matrix out, const_vector lse, const_matrix dout, matrix dq,
+                          matrix dk, matrix dv) const {
+    reference_ops::attention_backward<Scalar>(shape, q, k, v, first, length, out, lse, dout, dq, dk, dv);
+  }
+
+  template <ShapeOf<router_shape> Shape>
+  void route(Shape shape, const_matrix logits, const_vector selection_bias, matrix scores, std::span<std::int32_t> ids,
+             matrix weights, vector logsumexp) const {
+    reference_ops::route<Scalar>(shape, logits, selection_bias, scores, ids, weights, logsumexp);
+  }
+
+  template <ShapeOf<router_shape> Shape>
+  [[nodiscard]] router_losses route_losses(Shape shape, const_matrix scores, indices ids, const_vector logsumexp,
+                                           token_mask mask, vector load) const {
+    return reference_ops::route_losses<Scalar>(shape, scores, ids, logsumexp, mask, load);
+  }
+
+  template <ShapeOf<router_shape> Shape>
+  void route_backward(Shape shape, const_matrix scores, indices ids, const_matrix weights, const_vector logsumexp,
+                      const_vector load, token_mask mask, const_matrix dweights, router_loss_scale scale,
+                      matrix dlogits) const {
+    reference_ops::route_backward<Scalar>(shape, scores, ids, weights, logsumexp, load, mask, dweights, scale, dlogits);
+  }
+
+  template <ShapeOf<router_shape> Shape>
+  void group_by_expert(Shape shape, indices ids, grouping_view<std::int32_t> grouping) const {
+    reference_ops::group_by_expert(shape, ids, grouping);
+  }
+
+  template <ShapeOf<experts_shape> Shape>
+  void experts(Shape shape, const_matrix x, const_matrix w_gate, const_matrix w_up, const_matrix w_down,
+               grouping_view<> grouping, const_matrix weights, matrix gate, matrix up, matrix y) const {
+    reference_ops::experts<Scalar>(shape, x, w_gate, w_up, w_down, grouping, weights, gate, up, y);
+  }
+
+  template <ShapeOf<experts_shape> Shape>
+  void experts_backward(Shape shape, const_matrix x, const_matrix w_gate, const_matrix w_up, const_matrix w_down,
+                        grouping_view<> grouping, const_matrix weights, const_matrix gate, const_matrix up,
+                        const_matrix dy, matrix dx, matrix dw_gate, matrix dw_up, matrix dw_down,
+                        matrix dweights) const {
+    reference_ops::experts_backward<Scalar>(shape, x, w_gate, w_up, w_down, grouping, weights, gate, up, dy, dx,
+                                            dw_gate, dw_up, dw_down, dweights);
+  }
+
+  void add_scaled(double scale, const_matrix source, matrix target) const {
+    reference_ops::add_scaled<Scalar>(scale, source, target);
+  }
+
+  void copy_scaled(double scale, const_matrix source, matrix target) const {
+    reference_ops::copy_scaled<Scalar>(scale, source, target);
+  }
+
+  template <ShapeOf<head_shape> Shape>
+  [[nodiscard]] loss_sum cross_entropy(Shape shape, const_matrix x, const_matrix table, indices targets, vector losses,
+                                       vector logsumexp) const {
+    return reference_ops::cross_entropy<Scalar>(shape, x, table, targets, losses, logsumexp);
+  }
+
+  template <ShapeOf<head_shape> Shape>
+  void cross_entropy_backward(Shape shape, const_matrix x, const_matrix table, indices targets, const_vector logsumexp,
+                              double scale, matrix dx, matrix dtable) const {
+    reference_ops::cross_entropy_backward<Scalar>(shape, x, table, targets, logsumexp, scale, dx, dtable);
+  }
+
+  [[nodiscard]] double norm(const_vector x) const noexcept { return reference_ops::norm<Scalar>(x); }
+
+  void adamw(const adamw_step& numbers, const_vector gradient, vector weight, vector first, vector second) const {
+    reference_ops::adamw<Scalar>(numbers, gradient, weight, first, second);
+  }
+};
+
+static_assert(Backend<reference<double>>);
+static_assert(Backend<reference<float>>);
+
+}  // namespace smelt

@@ -1,0 +1,120 @@
+// What do the chosen experts do to a token? Each a SwiGLU feed-forward, summed with the router's weights.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <smelt/core/view.hpp>
+#include <smelt/kernels/check.hpp>
+#include <smelt/kernels/grouping.hpp>
+#include <smelt/kernels/shapes.hpp>
+#include <span>
+
+namespace smelt::reference_ops {
+
+namespace detail {
+
+// Everything both directions share: sizes of inputs, weights, grouping and saved gate and up.
+template <class Scalar, class Saved>
+void check_experts(const char* op, const experts_shape& s, matrix_view<const Scalar> x,
+                   matrix_view<const Scalar> w_gate, matrix_view<const Scalar> w_up, matrix_view<const Scalar> w_down,
+                   const grouping_view<>& grouping, matrix_view<const Scalar> weights, matrix_view<Saved> gate,
+                   matrix_view<Saved> up) {
+  const std::int64_t rows = std::int64_t{s.experts} * s.hidden;
+  check_shape(op, "x", x, x.rows, s.width);
+  check_shape(op, "w_gate", w_gate, rows, s.width);
+  check_shape(op, "w_up", w_up, rows, s.width);
+  check_shape(op, "w_down", w_down, std::int64_t{s.experts} * s.width, s.hidden);
+  check_grouping(op, grouping, s.experts, x.rows * s.active);
+  check_shape(op, "weights", weights, x.rows, s.active);
+  check_shape(op, "gate", gate, x.rows * s.active, s.hidden);
+  check_shape(op, "up", up, x.rows * s.active, s.hidden);
+}
+
+template <std::floating_point Scalar>
+[[nodiscard]] Scalar sigmoid(Scalar x) noexcept {
+  return Scalar{1} / (Scalar{1} + std::exp(-x));
+}
+
+}  // namespace detail
+
+/// y[T,H] = sum over slots of weights * down(silu(gate x) * (up x)). Weights of all experts are stacked: w_gate and
+/// w_up [E*f, H], w_down [E*H, f]. gate and up [T*k, f] are saved by grouped row.
+template <std::floating_point Scalar, ShapeOf<experts_shape> Shape>
+void experts(Shape shape, matrix_view<const Scalar> x, matrix_view<const Scalar> w_gate, matrix_view<const Scalar> w_up,
+             matrix_view<const Scalar> w_down, grouping_view<> grouping, matrix_view<const Scalar> weights,
+             matrix_view<Scalar> gate, matrix_view<Scalar> up, matrix_view<Scalar> y) {
+  const experts_shape s = shape;
+  const std::int64_t width = s.width;
+  const std::int64_t hidden = s.hidden;
+  detail::check_experts("experts", s, x, w_gate, w_up, w_down, grouping, weights, gate, up);
+  check_shape("experts", "y", y, x.rows, width);
+  std::fill(y.data, y.data + y.size(), Scalar{0});
+  for (std::int64_t e = 0; e < s.experts; ++e) {
+    for (std::int64_t g = grouping.offsets[e]; g < grouping.offsets[e + 1]; ++g) {
+      const std::int64_t token = grouping.assignment[g] / s.active;
+      const std::int64_t slot = grouping.assignment[g] % s.active;
+      for (std::int64_t j = 0; j < hidden; ++j) {
+        gate(g, j) = 0;
+        up(g, j) = 0;
+        for (std::int64_t h = 0; h < width; ++h) {
+          gate(g, j) += x(token, h) * w_gate(e * hidden + j, h);
+          up(g, j) += x(token, h) * w_up(e * hidden + j, h);
+        }
+      }
+      for (std::int64_t h = 0; h < width; ++h) {
+        Scalar sum = 0;
+        for (std::int64_t j = 0; j < hidden; ++j) {
+          sum += gate(g, j) * detail::sigmoid(gate(g, j)) * up(g, j) * w_down(e * width + h, j);
+        }
+        y(token, h) += weights(token, slot) * sum;
+      }
+    }
+  }
+}
+
+/// dx[T,H] +=, dw_gate +=, dw_up +=, dw_down += and dweights[T,k] (overwritten) from dy[T,H].
+template <std::floating_point Scalar, ShapeOf<experts_shape> Shape>
+void experts_backward(Shape shape, matrix_view<const Scalar> x, matrix_view<const Scalar> w_gate,
+                      matrix_view<const Scalar> w_up, matrix_view<const Scalar> w_down, grouping_view<> grouping,
+                      matrix_view<const Scalar> weights, matrix_view<const Scalar> gate, matrix_view<const Scalar> up,
+                      matrix_view<const Scalar> dy, matrix_view<Scalar> dx, matrix_view<Scalar> dw_gate,
+                      matrix_view<Scalar> dw_up, matrix_view<Scalar> dw_down, matrix_view<Scalar> dweights) {
+  const experts_shape s = shape;
+  const std::int64_t width = s.width;
+  const std::int64_t hidden = s.hidden;
+  detail::check_experts("experts_backward", s, x, w_gate, w_up, w_down, grouping, weights, gate, up);
+  check_shape("experts_backward", "dy", dy, x.rows, width);
+  check_shape("experts_backward", "dx", dx, x.rows, width);
+  check_shape("experts_backward", "dw_gate", dw_gate, w_gate.rows, w_gate.cols);
+  check_shape("experts_backward", "dw_up", dw_up, w_up.rows, w_up.cols);
+  check_shape("experts_backward", "dw_down", dw_down, w_down.rows, w_down.cols);
+  check_shape("experts_backward", "dweights", dweights, x.rows, s.active);
+  for (std::int64_t e = 0; e < s.experts; ++e) {
+    for (std::int64_t g = grouping.offsets[e]; g < grouping.offsets[e + 1]; ++g) {
+      const std::int64_t token = grouping.assignment[g] / s.active;
+      const std::int64_t slot = grouping.assignment[g] % s.active;
+      dweights(token, slot) = 0;
+      for (std::int64_t j = 0; j < hidden; ++j) {
+        const Scalar sigma = detail::sigmoid(gate(g, j));
+        const Scalar silu = gate(g, j) * sigma;
+        const Scalar activation = silu * up(g, j);
+        Scalar pulled = 0;  // dy through w_down, before the router's weight
+        for (std::int64_t h = 0; h < width; ++h) pulled += dy(token, h) * w_down(e * width + h, j);
+        dweights(token, slot) += pulled * activation;
+        const Scalar dactivation = pulled * weights(token, slot);
+        const Scalar dup = dactivation * silu;
+        const Scalar dgate = dactivation * up(g, j) * sigma * (Scalar{1} + gate(g, j) * (Scalar{1} - sigma));
+        for (std::int64_t h = 0; h < width; ++h) {
+          dw_down(e * width + h, j) += weights(token, slot) * dy(token, h) * activation;
+          dw_gate(e * hidden + j, h) += dgate * x(token, h);
+          dw_up(e * hidden + j, h) += dup * x(token, h);
+          dx(token, h) += dgate * w_gate(e * hidden + j, h) + dup * w_up(e * hidden + j, h);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace smelt::reference_ops

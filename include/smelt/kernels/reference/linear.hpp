@@ -1,0 +1,62 @@
+// What does a projection compute? A matrix product with weights [out, in].
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <smelt/core/view.hpp>
+#include <smelt/kernels/check.hpp>
+#include <smelt/kernels/shapes.hpp>
+
+namespace smelt::reference_ops {
+
+/// y[T,out] = x[T,in] w[out,in]^T.
+template <std::floating_point Scalar, ShapeOf<linear_shape> Shape>
+void linear(Shape shape, matrix_view<const Scalar> x, matrix_view<const Scalar> w, matrix_view<Scalar> y) {
+  const linear_shape s = shape;
+  check_shape("linear", "x", x, x.rows, s.in);
+  check_shape("linear", "w", w, s.out, s.in);
+  check_shape("linear", "y", y, x.rows, s.out);
+  for (std::int64_t t = 0; t < x.rows; ++t) {
+    for (std::int64_t o = 0; o < s.out; ++o) {
+      Scalar sum = 0;
+      for (std::int64_t i = 0; i < s.in; ++i) sum += x(t, i) * w(o, i);
+      y(t, o) = sum;
+    }
+  }
+}
+
+/// dx[T,in] = dy[T,out] w, added to dx when `accumulate`.
+template <std::floating_point Scalar, ShapeOf<linear_shape> Shape>
+void linear_backward_input(Shape shape, matrix_view<const Scalar> dy, matrix_view<const Scalar> w,
+                           matrix_view<Scalar> dx, bool accumulate) {
+  const linear_shape s = shape;
+  check_shape("linear_backward_input", "dy", dy, dy.rows, s.out);
+  check_shape("linear_backward_input", "w", w, s.out, s.in);
+  check_shape("linear_backward_input", "dx", dx, dy.rows, s.in);
+  for (std::int64_t t = 0; t < dy.rows; ++t) {
+    for (std::int64_t i = 0; i < s.in; ++i) {
+      Scalar sum = 0;
+      for (std::int64_t o = 0; o < s.out; ++o) sum += dy(t, o) * w(o, i);
+      dx(t, i) = accumulate ? dx(t, i) + sum : sum;
+    }
+  }
+}
+
+/// dw[out,in] += dy[T,out]^T x[T,in].
+template <std::floating_point Scalar, ShapeOf<linear_shape> Shape>
+void linear_backward_weight(Shape shape, matrix_view<const Scalar> x, matrix_view<const Scalar> dy,
+                            matrix_view<Scalar> dw) {
+  const linear_shape s = shape;
+  check_shape("linear_backward_weight", "x", x, x.rows, s.in);
+  check_shape("linear_backward_weight", "dy", dy, x.rows, s.out);
+  check_shape("linear_backward_weight", "dw", dw, s.out, s.in);
+  for (std::int64_t o = 0; o < s.out; ++o) {
+    for (std::int64_t i = 0; i < s.in; ++i) {
+      Scalar sum = 0;
+      for (std::int64_t t = 0; t < x.rows; ++t) sum += dy(t, o) * x(t, i);
+      dw(o, i) += sum;
+    }
+  }
+}
+
+}  // namespace smelt::reference_ops
