@@ -12,7 +12,9 @@ using Catch::Approx;
 namespace Catch::Matchers {
 
 /// The name version 3 gives to version 2's `Contains`.
-[[nodiscard]] inline auto ContainsSubstring(const std::string& text) { return Contains(text); }
+[[nodiscard]] inline auto ContainsSubstring(const std::string& text) {
+  return Contains(text);
+}
 
 }  // namespace Catch::Matchers
 #endif
