@@ -84,7 +84,7 @@ void attention_block_backward(const A& arch, B& backend, const weight_buffer<typ
     // The rotated query and key have served; their buffers take the gradients of the raw ones.
     const auto norm_backward = [&](auto norm, weight gain, matrix<typename B::scalar>& raw, auto& rms, auto dy,
                                    matrix<typename B::scalar>& draw) {
-      backend.copy_scaled(0.0, raw.view(), draw.view());
+      set_zero(draw.view());
       backend.rms_norm_backward(norm, detail::rows_of(raw.view(), norm), w.vector(gain, e.layer), rms,
                                 detail::rows_of(dy, norm), detail::rows_of(draw.view(), norm),
                                 dw.vector(gain, e.layer));

@@ -62,7 +62,7 @@ void feed_forward_block_backward(const A& arch, B& backend, const weight_buffer<
   const auto dinput = scratch.normed_gradient.view();
   const matrix_view<const scalar> ones = geometry.ones.view();
   backend.copy_scaled(e.residual.as<double>(), gradient, write);
-  backend.copy_scaled(0.0, input, dinput);
+  set_zero(dinput);
   // An expert that every token visits, with weight 1: its weight gradient is discarded.
   const auto unrouted_backward = [&](auto expert, weight gate, weight up, weight down, auto& saved_gate,
                                      auto& saved_up) {

@@ -107,7 +107,7 @@ class language_model {
     const auto dnormed = scratch_.normed_gradient.view();
     backend_.cross_entropy_backward(shape<shapes::head>(arch_), normed_.view(), w.head(), batch.targets, logsumexp_,
                                     scale.cross_entropy, dnormed, dw.head());
-    backend_.copy_scaled(0.0, dnormed, gradient);
+    set_zero(gradient);
     backend_.rms_norm_backward(shape<shapes::norm>(arch_), output_.view(), w.vector(weight::final_norm), final_rms_,
                                dnormed, gradient, dw.vector(weight::final_norm));
     for (int i = steps.size() - 1; i >= 0; --i) {

@@ -1,0 +1,73 @@
+// What does a training run need to know besides the architecture and the data?
+#pragma once
+
+#include <cstdint>
+#include <smelt/core/error.hpp>
+#include <string>
+
+namespace smelt {
+
+/// How the learning rate moves after the warm-up.
+enum class decay_kind : int {
+  constant,  ///< stays at the peak
+  cosine,    ///< half a cosine from the peak to the final share at the last step
+  wsd,       ///< warm-up, stable, decay: the peak, then a line to the final share over the decay share of the steps
+};
+
+/// Settings of a run. Shares are of the number of steps.
+struct train_options {
+  std::int64_t tokens = 2'000'000;  ///< training tokens; the last step may pass it by less than a step
+  std::int64_t length = 256;        ///< tokens a sequence
+  std::int64_t sequences = 16;      ///< sequences a batch
+  std::int64_t accumulation = 1;    ///< batches a step
+  double learning_rate = 4e-3;      ///< peak
+  double warmup_share = 0.05;       ///< linear from 0 to the peak
+  decay_kind decay = decay_kind::cosine;
+  double decay_share = 0.2;   ///< of wsd
+  double final_share = 0.1;   ///< of the peak, reached at the last step
+  double weight_decay = 0.1;  ///< decoupled; on matrices only
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double clip = 1.0;                  ///< largest gradient norm; 0 does not clip
+  double balance = 0.01;              ///< coefficient of the mean balance loss
+  double z = 0.001;                   ///< coefficient of the mean z-loss
+  double balance_bias_step = 0.001;   ///< of loss-free balancing; not governed by the learning rate
+  bool document_masks = true;         ///< attention stays inside documents
+  std::uint64_t seed = 0;             ///< of the initial weights and the order of the data
+  std::int64_t largest_skip_run = 8;  ///< this many steps in a row with non-finite gradients end the run
+
+  friend bool operator==(const train_options&, const train_options&) = default;
+
+  [[nodiscard]] std::int64_t step_tokens() const noexcept { return sequences * length * accumulation; }
+  [[nodiscard]] std::int64_t steps() const noexcept { return (tokens + step_tokens() - 1) / step_tokens(); }
+};
+
+/// Returns `o` when a run can use it; throws errc::invalid_argument naming the option, the value and the need.
+inline const train_options& validate(const train_options& o) {
+  const auto need = [](bool holds, const char* name, auto found, const char* needed) {
+    if (!holds)
+      throw error(errc::invalid_argument,
+                  std::string("training option ") + name + " must be " + needed + ", found " + std::to_string(found));
+  };
+  need(o.tokens >= 1, "tokens", o.tokens, "at least 1");
+  need(o.length >= 1, "length", o.length, "at least 1 token");
+  need(o.sequences >= 1, "sequences", o.sequences, "at least 1");
+  need(o.accumulation >= 1, "accumulation", o.accumulation, "at least 1");
+  need(o.learning_rate >= 0 && o.learning_rate <= 1e3, "learning_rate", o.learning_rate, "from 0 to 1000");
+  need(o.warmup_share >= 0 && o.warmup_share <= 1, "warmup_share", o.warmup_share, "from 0 to 1");
+  need(o.decay_share >= 0 && o.decay_share <= 1, "decay_share", o.decay_share, "from 0 to 1");
+  need(o.final_share >= 0 && o.final_share <= 1, "final_share", o.final_share, "from 0 to 1");
+  need(o.weight_decay >= 0 && o.weight_decay <= 1e3, "weight_decay", o.weight_decay, "from 0 to 1000");
+  need(o.beta1 >= 0 && o.beta1 < 1, "beta1", o.beta1, "from 0 to below 1");
+  need(o.beta2 >= 0 && o.beta2 < 1, "beta2", o.beta2, "from 0 to below 1");
+  need(o.eps > 0 && o.eps < 1, "eps", o.eps, "above 0 and below 1");
+  need(o.clip >= 0 && o.clip <= 1e30, "clip", o.clip, "0 (off) or positive");
+  need(o.balance >= 0 && o.balance <= 1e6, "balance", o.balance, "at least 0");
+  need(o.z >= 0 && o.z <= 1e6, "z", o.z, "at least 0");
+  need(o.balance_bias_step >= 0 && o.balance_bias_step <= 1, "balance_bias_step", o.balance_bias_step, "from 0 to 1");
+  need(o.largest_skip_run >= 1, "largest_skip_run", o.largest_skip_run, "at least 1");
+  return o;
+}
+
+}  // namespace smelt
