@@ -23,7 +23,8 @@ namespace detail {
 /// Calls `f` for the groups of physical layers [first, last), which otherwise run as `like` says.
 template <class F>
 constexpr void for_each_group_of_range(const spec& s, int first, int last, layer_group like, F& f) {
-  for (const bool routed : {false, true}) {
+  for (int kind = 0; kind < 2; ++kind) {
+    const bool routed = kind == 1;
     const int from = routed && s.dense_layers > first ? s.dense_layers : first;
     const int to = !routed && s.dense_layers < last ? s.dense_layers : last;
     if (from >= to) continue;
