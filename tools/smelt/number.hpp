@@ -1,0 +1,137 @@
+// How are numbers read from the command line and written for people? "2M" is two million, 2000000 is "2,000,000".
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <optional>
+#include <smelt/core/error.hpp>
+#include <string>
+#include <string_view>
+
+namespace smelt::tool {
+
+/// The exact integer that `text` writes, such as 2M, 1.5k, 500_000, 1e6 or 3.2e9; suffixes k, M, G (or B) and T are
+/// powers of 1,000. Nothing when `text` is no number, is negative, has a fraction left, or passes 64 bits.
+[[nodiscard]] inline std::optional<std::int64_t> read_count(std::string_view text) {
+  std::int64_t value = 0;
+  int exponent = 0;
+  bool digits = false, point = false;
+  const auto push = [&](int digit) {
+    if (value > ((std::numeric_limits<std::int64_t>::max)() - digit) / 10) return false;
+    value = value * 10 + digit;
+    return true;
+  };
+  std::size_t i = 0;
+  for (; i < text.size(); ++i) {
+    if (text[i] >= '0' && text[i] <= '9') {
+      if (!push(text[i] - '0')) return std::nullopt;
+      exponent -= point;
+      digits = true;
+    } else if (text[i] == '.' && !point) {
+      point = true;
+    } else if (text[i] != '_' || !digits) {
+      break;
+    }
+  }
+  if (!digits) return std::nullopt;
+  if (i < text.size() && (text[i] == 'e' || text[i] == 'E')) {
+    int power = 0;
+    const std::size_t start = ++i;
+    for (; i < text.size() && i < start + 2 && text[i] >= '0' && text[i] <= '9'; ++i)
+      power = power * 10 + text[i] - '0';
+    if (i == start) return std::nullopt;
+    exponent += power;
+  } else if (i < text.size()) {
+    constexpr std::string_view suffixes = "kMGT";
+    const char suffix = text[i] == 'K' ? 'k' : text[i] == 'B' ? 'G' : text[i];
+    const auto at = suffixes.find(suffix);
+    if (at == std::string_view::npos) return std::nullopt;
+    exponent += 3 * static_cast<int>(at + 1);
+    ++i;
+  }
+  if (i != text.size()) return std::nullopt;
+  for (; exponent > 0 && value != 0; --exponent)
+    if (!push(0)) return std::nullopt;
+  for (; exponent < 0; ++exponent) {
+    if (value % 10 != 0) return std::nullopt;
+    value /= 10;
+  }
+  return value;
+}
+
+/// As read_count, for the option or field called `what`. Throws errc::invalid_argument with what was found when there
+/// is no number or it is below `least`.
+[[nodiscard]] inline std::int64_t parse_count(std::string_view text, const std::string& what, std::int64_t least = 0) {
+  const auto value = read_count(text);
+  if (!value || *value < least)
+    throw error(errc::invalid_argument, what + " must be a whole number of at least " + std::to_string(least) +
+                                            ", such as 500k, 2M or 1e6; found \"" + std::string(text) + "\"");
+  return *value;
+}
+
+/// `text` with a comma between groups of three digits of its leading integer.
+[[nodiscard]] inline std::string grouped(std::string text) {
+  const std::size_t start = text.starts_with('-') ? 1 : 0;
+  std::size_t end = start;
+  while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
+  for (std::size_t i = end; i > start + 3;) text.insert(i -= 3, ",");
+  return text;
+}
+
+/// 2000000 as "2,000,000".
+[[nodiscard]] inline std::string grouped(std::int64_t value) {
+  return grouped(std::to_string(value));
+}
+
+/// `value` with `digits` behind the point; "n/a" when it is not finite.
+[[nodiscard]] inline std::string fixed(double value, int digits) {
+  if (!std::isfinite(value)) return "n/a";
+  std::string text(64, '\0');
+  const int written = std::snprintf(text.data(), text.size(), "%.*f", digits, value);
+  if (written < 0 || static_cast<std::size_t>(written) >= text.size()) return std::to_string(value);
+  text.resize(static_cast<std::size_t>(written));
+  return text;
+}
+
+/// `value` to about three significant digits with a power-of-1,000 suffix: 1234567 as "1.23M", 50 as "50".
+[[nodiscard]] inline std::string compact(double value) {
+  if (!std::isfinite(value)) return "n/a";
+  constexpr std::string_view suffixes[] = {"", "k", "M", "G", "T", "P", "E", "Z", "Y"};
+  std::size_t suffix = 0;
+  double shown = value;
+  while (std::abs(shown) >= 999.5 && suffix + 1 < std::size(suffixes)) {
+    shown /= 1'000;
+    ++suffix;
+  }
+  std::string text = fixed(shown, std::abs(shown) >= 99.95 ? 0 : std::abs(shown) >= 9.995 ? 1 : 2);
+  if (text.find('.') != std::string::npos) {
+    text.erase(text.find_last_not_of('0') + 1);
+    if (text.ends_with('.')) text.pop_back();
+  }
+  return text + std::string(suffixes[suffix]);
+}
+
+/// A length of time in seconds as "42 s", "3 min 05 s" or "2 h 10 min".
+[[nodiscard]] inline std::string duration(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) return "n/a";
+  const auto whole = static_cast<std::int64_t>(std::llround((std::min)(seconds, 1e15)));
+  const auto two = [](std::int64_t n) { return (n < 10 ? "0" : "") + std::to_string(n); };
+  if (whole < 60) return std::to_string(whole) + " s";
+  if (whole < 3'600) return std::to_string(whole / 60) + " min " + two(whole % 60) + " s";
+  return std::to_string(whole / 3'600) + " h " + two(whole % 3'600 / 60) + " min";
+}
+
+/// A number of bytes with a binary unit: "88.0 MiB".
+[[nodiscard]] inline std::string binary_bytes(double bytes) {
+  constexpr std::string_view units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  std::size_t unit = 0;
+  while (bytes >= 1'024 && unit + 1 < std::size(units)) {
+    bytes /= 1'024;
+    ++unit;
+  }
+  return fixed(bytes, unit == 0 ? 0 : 1) + " " + std::string(units[unit]);
+}
+
+}  // namespace smelt::tool
