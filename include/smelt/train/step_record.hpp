@@ -1,0 +1,50 @@
+// What is known of a training step once it is done? The line of the run's log.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace smelt {
+
+/// One training step. Losses are means over the step's targets (cross-entropy, nats a token) or over the router
+/// evaluations that ran (balance: 1 is uniform; z: squared logsumexp).
+struct step_record {
+  std::int64_t step = 0;    ///< 1-based: steps done with this one
+  std::int64_t tokens = 0;  ///< training tokens read so far
+  double flops = 0;         ///< training FLOPs so far (exact causal attention, head in)
+  double loss = 0;          ///< cross-entropy alone
+  double balance = 0;
+  double z = 0;
+  std::vector<double> visit_balance;  ///< [visits] of the looped layers; of all layers without a loop
+  std::vector<double> visit_z;        ///< [visits]
+  double learning_rate = 0;
+  double gradient_norm = 0;  ///< before clipping; NaN when not finite
+  std::int64_t skipped = 0;  ///< steps so far whose gradients were not finite
+  std::string not_finite;    ///< the first weight whose gradient was not finite in this step, or "loss"
+  double seconds = 0;        ///< of this step
+  double tokens_per_second = 0;
+};
+
+/// The record as a line of the log.
+[[nodiscard]] inline nlohmann::json to_json(const step_record& r) {
+  nlohmann::json line{{"kind", "step"},
+                      {"step", r.step},
+                      {"tokens", r.tokens},
+                      {"flops", r.flops},
+                      {"loss", r.loss},
+                      {"balance", r.balance},
+                      {"z", r.z},
+                      {"visit_balance", r.visit_balance},
+                      {"visit_z", r.visit_z},
+                      {"learning_rate", r.learning_rate},
+                      {"gradient_norm", r.gradient_norm},
+                      {"skipped", r.skipped},
+                      {"seconds", r.seconds},
+                      {"tokens_per_second", r.tokens_per_second}};
+  if (!r.not_finite.empty()) line["skipped_because"] = r.not_finite + " is not finite";
+  return line;
+}
+
+}  // namespace smelt

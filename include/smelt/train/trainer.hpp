@@ -1,0 +1,326 @@
+// How does a model learn? A trainer holds one model, its optimiser and its place in the data, and advances by steps.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <smelt/budget/flops.hpp>
+#include <smelt/core/error.hpp>
+#include <smelt/io/safetensors.hpp>
+#include <smelt/io/spec_json.hpp>
+#include <smelt/model/language_model.hpp>
+#include <smelt/model/tensor_names.hpp>
+#include <smelt/train/batches.hpp>
+#include <smelt/train/checkpoint.hpp>
+#include <smelt/train/data.hpp>
+#include <smelt/train/evaluation.hpp>
+#include <smelt/train/learning_rate.hpp>
+#include <smelt/train/optimizer.hpp>
+#include <smelt/train/options.hpp>
+#include <smelt/train/step_record.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace smelt {
+
+/// A training run whose architecture and backend are somebody else's business.
+class training {
+ public:
+  training() = default;
+  training(const training&) = delete;
+  training& operator=(const training&) = delete;
+  virtual ~training() = default;
+
+  [[nodiscard]] virtual const spec& architecture() const noexcept = 0;
+  [[nodiscard]] virtual const train_options& options() const noexcept = 0;
+
+  /// Steps done so far, of options().steps().
+  [[nodiscard]] virtual std::int64_t step() const noexcept = 0;
+  [[nodiscard]] bool done() const noexcept { return step() >= options().steps(); }
+
+  /// Does the next step. When a gradient or the loss is not finite, no weight and no moment changes, the record says
+  /// why, and after options().largest_skip_run such steps in a row errc::not_finite is thrown instead.
+  virtual step_record advance() = 0;
+
+  /// Cross-entropy on the validation split, or on its first `most_batches` batches when positive; `keep_going` is asked
+  /// before every batch.
+  [[nodiscard]] virtual evaluation evaluate(std::int64_t most_batches, const std::function<bool()>& keep_going) = 0;
+
+  /// Saves weights, moments and place in the data; see save_checkpoint.
+  virtual saved_checkpoint save(const run_folder& run, std::int64_t keep_last) const = 0;
+
+  /// Continues from a checkpoint, to the bit. Throws errc::mismatch naming every difference when the checkpoint is of
+  /// another architecture, other data or other options.
+  virtual void resume(const checkpoint& from) = 0;
+};
+
+namespace detail {
+
+/// The options that decide the numbers of a run, for comparison at resume.
+[[nodiscard]] inline nlohmann::json to_json(const train_options& o) {
+  return {{"tokens", o.tokens},
+          {"length", o.length},
+          {"sequences", o.sequences},
+          {"accumulation", o.accumulation},
+          {"learning_rate", o.learning_rate},
+          {"warmup_share", o.warmup_share},
+          {"decay", static_cast<int>(o.decay)},
+          {"decay_share", o.decay_share},
+          {"final_share", o.final_share},
+          {"weight_decay", o.weight_decay},
+          {"beta1", o.beta1},
+          {"beta2", o.beta2},
+          {"eps", o.eps},
+          {"clip", o.clip},
+          {"balance", o.balance},
+          {"z", o.z},
+          {"balance_bias_step", o.balance_bias_step},
+          {"document_masks", o.document_masks},
+          {"seed", o.seed},
+          {"largest_skip_run", o.largest_skip_run}};
+}
+
+/// Throws errc::mismatch with every member in which `saved` differs from `now`.
+inline void require_same(const nlohmann::json& saved, const nlohmann::json& now, const std::string& folder) {
+  std::string differences;
+  for (const auto& [key, value] : now.items())
+    if (!saved.contains(key) || saved.at(key) != value)
+      differences += "\n  " + key + ": the checkpoint has " + (saved.contains(key) ? saved.at(key).dump() : "none") +
+                     ", this run has " + value.dump();
+  if (!differences.empty())
+    throw error(errc::mismatch, "cannot resume from '" + folder + "', these differ:" + differences);
+}
+
+}  // namespace detail
+
+/// A run of one architecture on one backend. The result depends on the architecture, the data and the options alone,
+/// not on the number of threads and not on interruptions.
+template <ArchitectureHandle A, Backend B>
+  requires std::same_as<typename B::scalar, float>
+class trainer final : public training {
+ public:
+  using scalar = typename B::scalar;
+
+  /// `backend` and `data` must outlive the trainer. Throws as language_model and validate(train_options) do, and
+  /// errc::mismatch when the model does not know all tokens of the data.
+  trainer(A arch, B& backend, const dataset& data, const train_options& options)
+      : options_(validate(options)),
+        backend_(backend),
+        data_(data),
+        model_(std::move(arch), backend, options.sequences, options.length),
+        weights_(model_.architecture()),
+        gradients_(model_.architecture()),
+        optimizer_(model_.architecture()),
+        batches_(static_cast<std::size_t>(options.accumulation)),
+        step_flops_(
+            static_cast<double>(flops(model_.architecture(), conventions::smelt, options.length).train_per_token) *
+            static_cast<double>(options.step_tokens())) {
+    check_vocab(data, model_.architecture().vocab);
+    static_cast<void>(require_windows(data.train, plan(), "training"));
+    initialise(weights_, model_.architecture(), options.seed);
+  }
+
+  [[nodiscard]] const spec& architecture() const noexcept override { return model_.architecture(); }
+  [[nodiscard]] const train_options& options() const noexcept override { return options_; }
+  [[nodiscard]] std::int64_t step() const noexcept override { return step_; }
+  [[nodiscard]] const weight_buffer<scalar>& weights() const noexcept { return weights_; }
+
+  step_record advance() override {
+    const auto begin = std::chrono::steady_clock::now();
+    step_record record = gradient_step();
+    ++step_;
+    record.step = step_;
+    record.tokens = step_ * options_.step_tokens();
+    record.flops = static_cast<double>(step_) * step_flops_;
+    record.skipped = skipped_;
+    record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    record.tokens_per_second = static_cast<double>(options_.step_tokens()) / record.seconds;
+    return record;
+  }
+
+  [[nodiscard]] evaluation evaluate(std::int64_t most_batches, const std::function<bool()>& keep_going) override {
+    return smelt::evaluate(model_, weights_, data_.validation, data_.categories.size(), plan(), most_batches,
+                           keep_going);
+  }
+
+  saved_checkpoint save(const run_folder& run, std::int64_t keep_last) const override {
+    std::vector<safetensors::tensor> weights;
+    std::vector<safetensors::tensor> moments;
+    for (const named_tensor& t : named_tensors(weights_.layout(), architecture())) {
+      weights.push_back({t.name, t.shape, part(weights_.all(), t)});
+      moments.push_back({t.name + ".first_moment", t.shape, part(optimizer_.first_moment().all(), t)});
+      moments.push_back({t.name + ".second_moment", t.shape, part(optimizer_.second_moment().all(), t)});
+    }
+    nlohmann::json state = identity();
+    state["options"] = detail::to_json(options_);
+    state["updates"] = updates_;
+    state["skipped"] = skipped_;
+    state["skip_run"] = skip_run_;
+    return save_checkpoint(run, step_, weights, moments, state, keep_last);
+  }
+
+  void resume(const checkpoint& from) override {
+    nlohmann::json options = detail::to_json(options_);
+    detail::require_same(from.state, identity(), from.folder.string());
+    detail::require_same(from.state.at("options"), options, from.folder.string());
+    std::vector<safetensors::expected_tensor> weights;
+    std::vector<safetensors::expected_tensor> moments;
+    const std::vector<named_tensor> tensors = named_tensors(weights_.layout(), architecture());
+    for (const named_tensor& t : tensors) {
+      weights.push_back({t.name, t.shape});
+      moments.push_back({t.name + ".first_moment", t.shape});
+      moments.push_back({t.name + ".second_moment", t.shape});
+    }
+    static_cast<void>(safetensors::require_tensors(weights, from.weights));
+    static_cast<void>(safetensors::require_tensors(moments, from.optimizer));
+    for (const named_tensor& t : tensors) {
+      from.weights.copy_floats(from.weights.at(t.name), part(weights_.all(), t));
+      from.optimizer.copy_floats(from.optimizer.at(t.name + ".first_moment"), part(optimizer_.first_moment().all(), t));
+      from.optimizer.copy_floats(from.optimizer.at(t.name + ".second_moment"),
+                                 part(optimizer_.second_moment().all(), t));
+    }
+    step_ = from.step;
+    updates_ = from.state.at("updates").get<std::int64_t>();
+    skipped_ = from.state.at("skipped").get<std::int64_t>();
+    skip_run_ = from.state.at("skip_run").get<std::int64_t>();
+  }
+
+ private:
+  template <class T>
+  [[nodiscard]] static std::span<T> part(std::span<T> all, const named_tensor& t) {
+    return all.subspan(static_cast<std::size_t>(t.offset), static_cast<std::size_t>(t.size));
+  }
+
+  [[nodiscard]] batch_plan plan() const noexcept {
+    return {.context = options_.length,
+            .sequences = options_.sequences,
+            .seed = options_.seed,
+            .document_masks = options_.document_masks};
+  }
+
+  /// What a checkpoint must agree with.
+  [[nodiscard]] nlohmann::json identity() const {
+    return {{"spec", spec_to_json(architecture())},
+            {"visits", span_of(architecture()).visits},
+            {"tokenizer", data_.format.name},
+            {"data", std::to_string(data_.fingerprint)}};
+  }
+
+  step_record gradient_step() {
+    const spec& s = architecture();
+    step_record record;
+    record.learning_rate = learning_rate(options_, step_, options_.steps());
+
+    std::int64_t targets = 0;
+    for (std::size_t i = 0; i < batches_.size(); ++i) {
+      const std::int64_t number = step_ * options_.accumulation + static_cast<std::int64_t>(i);
+      fill_training_batch(data_.train, plan(), number * options_.sequences, batches_[i]);
+      targets += target_count(batches_[i]);
+    }
+
+    // Every target weighs the same, however the step is cut into batches; a batch's router losses weigh as its tokens.
+    const double share = 1.0 / static_cast<double>(options_.accumulation);
+    const loss_scale scale{.cross_entropy = targets > 0 ? 1.0 / static_cast<double>(targets) : 0.0,
+                           .balance = options_.balance * share,
+                           .z = options_.z * share};
+    std::vector<double> loads(static_cast<std::size_t>(s.layers * s.experts.stored));
+    const int visits = span_of(s).visits;
+    record.visit_balance.resize(static_cast<std::size_t>(visits));
+    record.visit_z.resize(static_cast<std::size_t>(visits));
+    std::vector<std::int64_t> visit_evaluations(static_cast<std::size_t>(visits));
+    std::ranges::fill(gradients_.all(), scalar(0));
+    double nats = 0;
+    for (const batch& b : batches_) {
+      const token_batch tokens = view(b);
+      const forward_result result = model_.forward(weights_, tokens);
+      nats += result.cross_entropy.nats;
+      record.balance += result.mean_balance() * share;
+      record.z += result.mean_z() * share;
+      const schedule steps(s);
+      for (const router_evaluation& r : result.evaluations) {
+        const bool looped = steps.size() > s.layers;
+        const loop_span span = span_of(s);
+        if (looped && (r.layer < span.first || r.layer >= span.first + span.count)) continue;
+        const auto visit = static_cast<std::size_t>(r.visit);
+        record.visit_balance[visit] += r.losses.balance;
+        record.visit_z[visit] += r.losses.z;
+        ++visit_evaluations[visit];
+      }
+      if (s.experts.balance_bias) add_loads(loads);
+      model_.backward(weights_, tokens, scale, gradients_);
+    }
+    for (std::size_t v = 0; v < visit_evaluations.size(); ++v) {
+      const auto n = static_cast<double>(std::max<std::int64_t>(visit_evaluations[v], 1));
+      record.visit_balance[v] /= n;
+      record.visit_z[v] /= n;
+    }
+    record.loss = targets > 0 ? nats / static_cast<double>(targets) : 0.0;
+
+    const gradient_norm norm = norm_of(backend_, gradients_);
+    record.gradient_norm = norm.norm;
+    record.not_finite = std::isfinite(record.loss) ? norm.not_finite : "loss";
+    if (!record.not_finite.empty()) {
+      ++skipped_;
+      if (++skip_run_ >= options_.largest_skip_run)
+        throw error(errc::not_finite, "step " + std::to_string(step_ + 1) + ": the gradient of " + record.not_finite +
+                                          " is not finite, for the " + std::to_string(skip_run_) +
+                                          "th step in a row; no weight was changed; lower the learning rate (now " +
+                                          std::to_string(record.learning_rate) + ") or look at the data");
+      return record;
+    }
+    skip_run_ = 0;
+    const double clip = options_.clip > 0 && norm.norm > options_.clip ? options_.clip / norm.norm : 1.0;
+    optimizer_.apply(backend_, options_, record.learning_rate, clip, ++updates_, gradients_, weights_);
+    if (s.experts.balance_bias) move_balance_bias(loads);
+    return record;
+  }
+
+  /// Adds each layer's selection shares of the last forward pass, over its visits.
+  void add_loads(std::vector<double>& loads) const {
+    const spec& s = architecture();
+    for (const executed_layer e : schedule(s)) {
+      if (!has_experts(s, e.layer)) continue;
+      const std::vector<scalar>& load = model_.layer(e.index).routed.load;
+      for (std::size_t i = 0; i < load.size(); ++i)
+        loads[static_cast<std::size_t>(e.layer) * load.size() + i] += static_cast<double>(load[i]);
+    }
+  }
+
+  /// Loss-free balancing: a bias rises by a fixed step where the load is below the mean and falls where it is above.
+  void move_balance_bias(const std::vector<double>& loads) {
+    const spec& s = architecture();
+    const auto experts = static_cast<std::size_t>(s.experts.stored);
+    for (int layer = s.dense_layers; layer < s.layers; ++layer) {
+      const std::span<scalar> bias = weights_.vector(weight::balance_bias, layer);
+      const double* load = loads.data() + static_cast<std::size_t>(layer) * experts;
+      double mean = 0;
+      for (std::size_t i = 0; i < experts; ++i) mean += load[i] / static_cast<double>(experts);
+      for (std::size_t i = 0; i < experts; ++i) {
+        const double direction = load[i] < mean ? 1.0 : load[i] > mean ? -1.0 : 0.0;
+        bias[i] += static_cast<scalar>(options_.balance_bias_step * direction);
+      }
+    }
+  }
+
+  train_options options_;
+  B& backend_;
+  const dataset& data_;
+  language_model<A, B> model_;
+  weight_buffer<scalar> weights_;
+  weight_buffer<scalar> gradients_;
+  optimizer<scalar> optimizer_;
+  std::vector<batch> batches_;
+  double step_flops_;
+  std::int64_t step_ = 0;
+  std::int64_t updates_ = 0;
+  std::int64_t skipped_ = 0;
+  std::int64_t skip_run_ = 0;
+};
+
+}  // namespace smelt
