@@ -1,6 +1,7 @@
 // How are numbers read from the command line and written for people? "2M" is two million, 2000000 is "2,000,000".
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>

@@ -1,0 +1,49 @@
+// What do the commands of the program share? Their common options, exit codes, and how they read numbers.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "number.hpp"
+
+namespace smelt::tool {
+
+inline constexpr int exit_fine = 0;
+inline constexpr int exit_check_failed = 1;   ///< a check that does not hold, such as budgets that do not match
+inline constexpr int exit_wrong_input = 2;    ///< arguments or files that cannot be used
+inline constexpr int exit_interrupted = 130;  ///< stopped by Ctrl-C, with everything saved
+
+/// Options every command takes.
+struct common_options {
+  bool json = false;         ///< print one JSON document instead of tables
+  std::int64_t threads = 0;  ///< worker threads; 0 is one a core. Results do not depend on it
+  std::int64_t seed = 0;     ///< of initial weights and of the order of data
+};
+
+/// What the chosen command does; returns the exit code.
+using action = std::function<int()>;
+
+/// Adds an option whose value is a whole number of at least `least`, such as 2M.
+inline CLI::Option* add_count(CLI::App& app, const std::string& name, std::int64_t& value, std::int64_t least,
+                              const std::string& description) {
+  return app
+      .add_option_function<std::string>(
+          name,
+          [&value, name, least](const std::string& text) {
+            value = parse_count(text, name.substr(0, name.find(',')), least);
+          },
+          description)
+      ->type_name("N");
+}
+
+// One a file. Each adds its command to `app`; when it is the one given, it sets `chosen`.
+void add_specs(CLI::App& app, const common_options& common, action& chosen);
+void add_budget(CLI::App& app, const common_options& common, action& chosen);
+void add_match(CLI::App& app, const common_options& common, action& chosen);
+void add_train(CLI::App& app, const common_options& common, action& chosen);
+void add_eval(CLI::App& app, const common_options& common, action& chosen);
+void add_compare(CLI::App& app, const common_options& common, action& chosen);
+
+}  // namespace smelt::tool

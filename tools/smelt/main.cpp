@@ -1,0 +1,63 @@
+// What does the program `smelt` do with its arguments? Hands them to one command and turns failures into one line.
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <iostream>
+#include <smelt/core/error.hpp>
+#include <string>
+
+#include "command.hpp"
+
+namespace {
+
+/// A message as one line, whatever its source wrote.
+std::string one_line(std::string text) {
+  for (auto at = text.find('\n'); at != std::string::npos; at = text.find('\n', at)) text.replace(at, 1, "; ");
+  return text;
+}
+
+int fail(const std::string& message) {
+  std::cerr << "smelt: error: " << one_line(message) << "\n";
+  return smelt::tool::exit_wrong_input;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace smelt::tool;
+  CLI::App app("smelt: looped mixture-of-experts language models, their budgets, and matched comparisons", "smelt");
+  common_options common;
+  action chosen;
+  app.fallthrough();
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "smelt " SMELT_VERSION);
+  app.add_flag("--json", common.json, "Print one JSON document for machines");
+  add_count(app, "--threads", common.threads, 1, "Worker threads; results do not depend on it (default: one a core)");
+  add_count(app, "--seed", common.seed, 0, "Seed of the initial weights and of the order of data (default: 0)");
+  app.footer(
+      "A SPEC is a preset's name (see `smelt specs`) or a JSON file.\n"
+      "Exit codes: 0 fine, 1 a check that does not hold, 2 wrong input, 130 stopped by Ctrl-C with everything saved.\n"
+      "\nExamples:\n"
+      "  smelt specs\n"
+      "  smelt budget nano-smelt --against nano\n"
+      "  smelt match nano --loop middle:2 --json\n"
+      "  smelt compare nano nano-smelt --data builtin --tokens 2M --out runs/nano");
+  add_specs(app, common, chosen);
+  add_budget(app, common, chosen);
+  add_match(app, common, chosen);
+  add_train(app, common, chosen);
+  add_eval(app, common, chosen);
+  add_compare(app, common, chosen);
+
+  try {
+    app.parse(argc, argv);
+    const int code = chosen();
+    std::cout.flush();
+    if (!std::cout) return fail("standard output cannot be written to");
+    return code;
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(e);
+    return fail(std::string(e.what()) + " (see smelt --help)");
+  } catch (const std::exception& e) {
+    return fail(e.what());
+  }
+}
