@@ -1,0 +1,201 @@
+#include <smelt/model/language_model.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <smelt/kernels/reference/backend.hpp>
+
+#include "catch.hpp"
+#include "support/model_fixture.hpp"
+#include "support/small_specs.hpp"
+
+using namespace smelt;
+using smelt::testing::owned_batch;
+using smelt::testing::random_weights;
+
+namespace {
+
+using oracle = reference<double>;
+
+double total_loss(language_model<dynamic_arch, oracle>& model, const weight_buffer<double>& w, const token_batch& batch,
+                  const loss_scale& scale) {
+  const forward_result r = model.forward(w, batch);
+  return scale.cross_entropy * r.cross_entropy.nats + scale.balance * r.mean_balance() + scale.z * r.mean_z();
+}
+
+}  // namespace
+
+TEST_CASE("whole-model gradients agree with central differences in float64", "[model]") {
+  oracle backend;
+  for (const auto& [name, s] : smelt::testing::executable_variants()) {
+    INFO(name);
+    const owned_batch batch(s.vocab, 2, 9);
+    language_model<dynamic_arch, oracle> model(dynamic_arch(s), backend, 2, 9);
+    weight_buffer<double> w = random_weights<double>(s);
+    weight_buffer<double> dw(s);
+    const loss_scale scale{.cross_entropy = 0.1, .balance = 0.7, .z = 0.05};
+    model.forward(w, batch.view());
+    model.backward(w, batch.view(), scale, dw);
+
+    w.layout().for_each([&](weight kind, int layer, const weight_place& p) {
+      if (kind == weight::balance_bias) return;
+      const random_stream pick(3, static_cast<std::uint64_t>(layer + 1) * 64 + static_cast<std::uint64_t>(kind));
+      for (std::uint64_t sample = 0; sample < 6; ++sample) {
+        const auto i = static_cast<std::size_t>(p.offset) + pick.below(static_cast<std::uint64_t>(p.size()), sample);
+        const double kept = w.all()[i];
+        const double h = 1e-5;
+        w.all()[i] = kept + h;
+        const double up = total_loss(model, w, batch.view(), scale);
+        w.all()[i] = kept - h;
+        const double down = total_loss(model, w, batch.view(), scale);
+        w.all()[i] = kept;
+        const double expected = (up - down) / (2 * h);
+        INFO("weight " << static_cast<int>(kind) << " of layer " << layer << ", element " << i);
+        CHECK(dw.all()[i] == Approx(expected).epsilon(2e-5).margin(2e-8));
+      }
+    });
+  }
+}
+
+TEST_CASE("a looped model equals the unrolled one with copied weights", "[model]") {
+  spec looped = smelt::testing::tiny;
+  looped.loop = {.first = 1, .count = 1, .visits = visits(2, {})};
+  spec unrolled = smelt::testing::tiny;
+  unrolled.layers = 3;
+  oracle backend;
+  const owned_batch batch(looped.vocab, 2, 9);
+  const weight_buffer<double> w = random_weights<double>(looped);
+  weight_buffer<double> copied(unrolled);
+  copied.layout().for_each([&](weight kind, int layer, const weight_place&) {
+    const auto from = w(kind, std::min(std::max(layer, 0), 1));
+    std::copy_n(from.data, from.size(), copied(kind, std::max(layer, 0)).data);
+  });
+
+  language_model<dynamic_arch, oracle> a(dynamic_arch(looped), backend, 2, 9);
+  language_model<dynamic_arch, oracle> b(dynamic_arch(unrolled), backend, 2, 9);
+  const forward_result ra = a.forward(w, batch.view());
+  const forward_result rb = b.forward(copied, batch.view());
+  CHECK(ra.cross_entropy.nats == rb.cross_entropy.nats);
+  REQUIRE(ra.evaluations.size() == 3);
+  CHECK(ra.mean_balance() == rb.mean_balance());
+  for (std::int64_t i = 0; i < a.hidden().size(); ++i) REQUIRE(a.hidden().data[i] == b.hidden().data[i]);
+
+  const loss_scale scale{.cross_entropy = 0.1, .balance = 0.3, .z = 0.1};
+  weight_buffer<double> da(looped);
+  weight_buffer<double> db(unrolled);
+  a.backward(w, batch.view(), scale, da);
+  b.backward(copied, batch.view(), scale, db);
+  da.layout().for_each([&](weight kind, int layer, const weight_place& p) {
+    const auto got = da(kind, std::max(layer, 0));
+    const auto first = db(kind, std::max(layer, 0));
+    for (std::int64_t i = 0; i < p.size(); ++i) {
+      const double expected = first.data[i] + (layer == 1 ? db(kind, 2).data[i] : 0.0);
+      REQUIRE(got.data[i] == Approx(expected).epsilon(1e-12).margin(1e-14));
+    }
+  });
+}
+
+TEST_CASE("a change behind a token leaves what came before bitwise as it was", "[model]") {
+  oracle backend;
+  for (const auto& [name, s] : smelt::testing::executable_variants()) {
+    INFO(name);
+    const weight_buffer<double> w = random_weights<double>(s);
+    language_model<dynamic_arch, oracle> model(dynamic_arch(s), backend, 1, 16);
+    owned_batch batch(s.vocab, 1, 16);
+    std::fill(batch.first.begin(), batch.first.end(), 0);
+    model.forward(w, batch.view());
+    const std::vector<double> before(model.hidden().data, model.hidden().data + model.hidden().size());
+    for (const int prefix : {1, 3, 7, 15}) {
+      owned_batch changed = batch;
+      for (std::size_t t = static_cast<std::size_t>(prefix); t < 16; ++t)
+        changed.inputs[t] = (changed.inputs[t] + 1) % s.vocab;
+      model.forward(w, changed.view());
+      CHECK(std::memcmp(before.data(), model.hidden().data,
+                        sizeof(double) * static_cast<std::size_t>(prefix * s.width)) == 0);
+      CHECK(std::memcmp(before.data(), model.hidden().data, sizeof(double) * before.size()) != 0);
+    }
+  }
+}
+
+TEST_CASE("documents and windows bound what a token sees", "[model]") {
+  oracle backend;
+  spec s = smelt::testing::tiny;
+  const weight_buffer<double> w = random_weights<double>(s);
+  language_model<dynamic_arch, oracle> packed(dynamic_arch(s), backend, 1, 12);
+  language_model<dynamic_arch, oracle> alone(dynamic_arch(s), backend, 1, 8);
+  const owned_batch both(s.vocab, 1, 12);  // a document begins at position 4
+  owned_batch second(s.vocab, 1, 8);
+  std::copy(both.inputs.begin() + 4, both.inputs.end(), second.inputs.begin());
+  std::fill(second.first.begin(), second.first.end(), 0);
+  packed.forward(w, both.view());
+  alone.forward(w, second.view());
+  // Rotary attention sees differences of positions only, so that the document's place does not matter but for rounding.
+  for (std::int64_t i = 0; i < alone.hidden().size(); ++i)
+    REQUIRE(packed.hidden().data[4 * s.width + i] == Approx(alone.hidden().data[i]).epsilon(1e-10).margin(1e-12));
+}
+
+TEST_CASE("accumulated batches have the gradient of the big batch", "[model]") {
+  oracle backend;
+  const spec s = smelt::testing::tiny;
+  const weight_buffer<double> w = random_weights<double>(s);
+  // 2 sequences, the first with 3 targets and the second with 9: each target must weigh 1 / 12.
+  owned_batch big(s.vocab, 2, 9);
+  for (std::size_t t = 0; t < 18; ++t) big.targets[t] = t < 9 && t % 3 != 0 ? -1 : static_cast<std::int32_t>(t % 11);
+  const auto targets = std::count_if(big.targets.begin(), big.targets.end(), [](auto t) { return t >= 0; });
+  REQUIRE(targets == 12);
+  const loss_scale scale{.cross_entropy = 1.0 / 12};
+
+  weight_buffer<double> whole(s);
+  language_model<dynamic_arch, oracle> both(dynamic_arch(s), backend, 2, 9);
+  both.forward(w, big.view());
+  both.backward(w, big.view(), scale, whole);
+
+  weight_buffer<double> parts(s);
+  language_model<dynamic_arch, oracle> one(dynamic_arch(s), backend, 1, 9);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const token_batch half{std::span(big.inputs).subspan(9 * i, 9), std::span(big.targets).subspan(9 * i, 9),
+                           std::span(big.first).subspan(9 * i, 9), 1, 9};
+    one.forward(w, half);
+    one.backward(w, half, scale, parts);
+  }
+  for (std::size_t i = 0; i < parts.all().size(); ++i)
+    REQUIRE(parts.all()[i] == Approx(whole.all()[i]).epsilon(1e-10).margin(1e-13));
+}
+
+TEST_CASE("router losses are means over the evaluations that ran", "[model]") {
+  spec s = smelt::testing::tiny;
+  s.layers = 12;
+  s.loop = middle_twice;
+  oracle backend;
+  language_model<dynamic_arch, oracle> model(dynamic_arch(s), backend, 1, 5);
+  const forward_result r = model.forward(random_weights<double>(s), owned_batch(s.vocab, 1, 5).view());
+  REQUIRE(r.evaluations.size() == 18);
+  double sum = 0;
+  for (const router_evaluation& e : r.evaluations) sum += e.losses.balance;
+  CHECK(r.mean_balance() == Approx(sum / 18));
+}
+
+TEST_CASE("the model refuses what it cannot run, naming every field", "[model]") {
+  spec s = smelt::testing::tiny;
+  s.attention.sinks = true;
+  s.head_bias = true;
+  s.norms_per_layer = 4;
+  oracle backend;
+  using model = language_model<dynamic_arch, oracle>;
+  CHECK_THROWS_WITH(model(dynamic_arch(s), backend, 1, 4), Catch::Matchers::ContainsSubstring("attention.sinks") &&
+                                                               Catch::Matchers::ContainsSubstring("head_bias") &&
+                                                               Catch::Matchers::ContainsSubstring("norms_per_layer"));
+  const dynamic_arch good(smelt::testing::tiny);
+  CHECK_THROWS_WITH(model(good, backend, 0, 4), Catch::Matchers::ContainsSubstring("found 0"));
+  CHECK_THROWS_WITH(model(good, backend, 1, 17),
+                    Catch::Matchers::ContainsSubstring("found 17") && Catch::Matchers::ContainsSubstring("16"));
+  model m(good, backend, 1, 4);
+  const weight_buffer<double> w = random_weights<double>(smelt::testing::tiny);
+  CHECK_THROWS_WITH(m.forward(w, owned_batch(11, 2, 4).view()),
+                    Catch::Matchers::ContainsSubstring("1 x 4") && Catch::Matchers::ContainsSubstring("2 x 4"));
+  owned_batch bad(11, 1, 4);
+  bad.inputs[2] = 11;
+  CHECK_THROWS_WITH(m.forward(w, bad.view()), Catch::Matchers::ContainsSubstring("11"));
+  bad.inputs[2] = -1;
+  CHECK_THROWS_WITH(m.forward(w, bad.view()), Catch::Matchers::ContainsSubstring("-1"));
+}

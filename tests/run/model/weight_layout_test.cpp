@@ -1,0 +1,76 @@
+#include <smelt/model/weight_layout.hpp>
+
+#include <set>
+#include <smelt/budget/parameters.hpp>
+#include <smelt/model/tensor_names.hpp>
+#include <smelt/model/weights.hpp>
+
+#include "catch.hpp"
+#include "support/small_specs.hpp"
+
+using namespace smelt;
+
+TEST_CASE("every weight has its own aligned place and all of them are the counted parameters", "[model]") {
+  for (const auto& [name, s] : smelt::testing::executable_variants()) {
+    INFO(name);
+    const weight_layout layout(s);
+    std::int64_t end = 0;
+    layout.for_each([&](weight w, int layer, const weight_place& p) {
+      CHECK(p.offset >= end);
+      CHECK(p.offset - end < 16);
+      CHECK(p.offset % 16 == 0);
+      CHECK(layout(w, layer < 0 ? 0 : layer) == p);
+      end = p.offset + p.size();
+    });
+    CHECK(layout.size() >= end);
+    CHECK(layout.parameters() == parameters(s).total);
+  }
+}
+
+TEST_CASE("files have as many tensors as the ecosystem's", "[model]") {
+  const spec olmoe{.vocab = 50'304,
+                   .context = 4'096,
+                   .width = 2'048,
+                   .layers = 16,
+                   .attention = {.heads = 16, .kv_heads = 16, .head_dim = 128, .norm = qk_norm::full_width},
+                   .experts = {.stored = 64, .active = 8, .hidden = 1'024}};
+  const spec mixtral{.vocab = 32'000,
+                     .context = 4'096,
+                     .width = 4'096,
+                     .layers = 32,
+                     .attention = {.heads = 32, .kv_heads = 8, .head_dim = 128},
+                     .experts = {.stored = 8, .active = 2, .hidden = 14'336}};
+  CHECK(named_tensors(weight_layout(olmoe), olmoe).size() == 3'219);
+  CHECK(named_tensors(weight_layout(mixtral), mixtral).size() == 995);
+}
+
+TEST_CASE("tensor names are unique and cover every parameter once", "[model]") {
+  for (const auto& [name, s] : smelt::testing::executable_variants()) {
+    INFO(name);
+    const weight_layout layout(s);
+    std::set<std::string> names;
+    std::int64_t sum = 0;
+    std::int64_t end = 0;
+    for (const named_tensor& t : named_tensors(layout, s)) {
+      CHECK(names.insert(t.name).second);
+      CHECK(t.offset >= end);
+      std::int64_t elements = 1;
+      for (const std::int64_t d : t.shape) elements *= d;
+      CHECK(elements == t.size);
+      end = t.offset + t.size;
+      sum += t.size;
+    }
+    CHECK(sum == layout.parameters());
+  }
+}
+
+TEST_CASE("initial weights depend on the seed and their place alone", "[model]") {
+  const spec s = smelt::testing::tiny;
+  weight_buffer<float> a(s), b(s), c(s);
+  initialise(a, s, 1);
+  initialise(b, s, 1);
+  initialise(c, s, 2);
+  CHECK(std::equal(a.all().begin(), a.all().end(), b.all().begin()));
+  CHECK_FALSE(std::equal(a.all().begin(), a.all().end(), c.all().begin()));
+  for (const float gain : a.vector(weight::ffn_norm, 1)) CHECK(gain == 1.0F);
+}

@@ -1,0 +1,73 @@
+// Small architectures that together use every field the model executes.
+#pragma once
+
+#include <smelt/spec/spec.hpp>
+#include <string>
+#include <vector>
+
+namespace smelt::testing {
+
+/// A spec that runs in microseconds; the variants below change one thing each.
+inline constexpr spec tiny{.vocab = 11,
+                           .context = 16,
+                           .width = 8,
+                           .layers = 2,
+                           .attention = {.heads = 4, .kv_heads = 2, .head_dim = 4},
+                           .experts = {.stored = 4, .active = 2, .hidden = 6}};
+
+struct named_spec {
+  std::string name;
+  spec value;
+};
+
+/// `tiny` and its variants.
+inline std::vector<named_spec> executable_variants() {
+  std::vector<named_spec> all{{"tiny", tiny}};
+  const auto add = [&](const char* name, auto change) {
+    spec s = tiny;
+    change(s);
+    all.push_back({name, s});
+  };
+  add("tied head", [](spec& s) { s.tied_head = true; });
+  add("padded vocabulary", [](spec& s) { s.padded_vocab = 16; });
+  add("renormalised", [](spec& s) { s.experts.renormalise = true; });
+  add("sigmoid scores", [](spec& s) { s.experts.score = score_function::sigmoid; });
+  add("sigmoid scores, renormalised, balancing bias", [](spec& s) {
+    s.experts.score = score_function::sigmoid;
+    s.experts.renormalise = true;
+    s.experts.balance_bias = true;
+  });
+  add("fully active", [](spec& s) { s.experts.active = 4; });
+  add("shared expert", [](spec& s) { s.experts.shared_hidden = 5; });
+  add("leading dense layer", [](spec& s) {
+    s.dense_layers = 1;
+    s.dense_hidden = 7;
+  });
+  add("all dense", [](spec& s) {
+    s.dense_layers = 2;
+    s.dense_hidden = 7;
+    s.experts = {};
+  });
+  add("QK-norm per head", [](spec& s) { s.attention.norm = qk_norm::per_head; });
+  add("QK-norm over the full width", [](spec& s) { s.attention.norm = qk_norm::full_width; });
+  add("window in one layer", [](spec& s) {
+    s.attention.window = 3;
+    s.attention.global_layers = layer_set{}.with(1);
+  });
+  add("one head", [](spec& s) { s.attention = {.heads = 1, .kv_heads = 1, .head_dim = 6}; });
+  add("loop of one layer", [](spec& s) {
+    s.layers = 3;
+    s.loop = {.first = 1, .count = 1, .visits = visits(2)};
+  });
+  add("middle half, coefficients 1/4 and 1, four layers", [](spec& s) {
+    s.layers = 4;
+    s.loop = {.count = loop_spec::half, .visits = visit_list{}.then({.residual = {1, 4}}).then({.residual = {1, 1}})};
+  });
+  add("everything looped three times", [](spec& s) {
+    s.layers = 1;
+    s.loop = {.first = 0, .count = 1, .visits = visits(3)};
+  });
+  return all;
+}
+
+}  // namespace smelt::testing
