@@ -7,6 +7,7 @@
 #include <smelt/budget/layer_groups.hpp>
 #include <smelt/budget/parameters.hpp>
 #include <smelt/spec/spec.hpp>
+#include <type_traits>
 
 namespace smelt {
 
@@ -54,24 +55,25 @@ struct flop_count {
 
 namespace detail {
 
-/// Twice the (query, key) pairs that `positions` positions count under `c`; doubled because (T + 1) / 2 need not be
-/// whole. `tokens` of the original sequence are `positions` after compression.
-[[nodiscard]] constexpr count doubled_pairs(std::int64_t positions, std::int64_t tokens, int window, int divisor,
+/// Twice the (query, key) pairs that a layer at `positions` positions counts under `c`; doubled because (T + 1) / 2
+/// need not be whole. `positions` is `tokens` / `divisor`.
+template <class Count>
+[[nodiscard]] constexpr Count doubled_pairs(std::int64_t tokens, int window, int divisor,
                                             const convention& c) noexcept {
-  const count t = positions;
+  const std::int64_t positions = tokens / divisor;
   const bool windowed = window > 0 && window < positions;
   switch (c.positions) {
     case attended::causal:
-      // T w - w (w - 1) / 2, doubled; the window never exceeds T here, so that the difference is positive.
-      return windowed ? count(2 * positions - window + 1) * window : t * (t + 1);
+      // T w - w (w - 1) / 2, doubled and factored.
+      return windowed ? (Count(positions) + (positions - window + 1)) * window : Count(positions) * (positions + 1);
     case attended::full_square:
-      return t * (windowed ? window : positions) * 2;
+      return Count(positions) * (windowed ? window : positions) * 2;
     case attended::half_square:
-      return t * (windowed ? window : positions);
+      return Count(positions) * (windowed ? window : positions);
     case attended::given:
-      return count(tokens) * c.mean_attended * 2 / (std::int64_t{divisor} * divisor);
+      return Count(tokens) * c.mean_attended * 2 / (std::int64_t{divisor} * divisor);
   }
-  return {};
+  return 0;
 }
 
 /// a / b to nearest; the mark of an overflow stays. Precondition: b >= 1.
@@ -79,76 +81,91 @@ namespace detail {
   return a == overflowed ? a : a / b + (a % b >= b - a % b ? 1 : 0);
 }
 
-}  // namespace detail
-
-/// Pairs of (query, key) positions of a causal layer over `tokens` positions: T (T + 1) / 2, or T w - w (w - 1) / 2
-/// under a window w < T (0 is none).
-[[nodiscard]] constexpr std::int64_t causal_pairs(std::int64_t tokens, int window = 0) noexcept {
-  return (detail::doubled_pairs(tokens, tokens, window, 1, {}) / 2).value;
-}
-
-/// The operations of `s` on sequences of `tokens` under convention `c`. Precondition: `s` satisfies the rules of
-/// spec/rules.hpp, tokens >= 1.
-[[nodiscard]] constexpr flop_count flops(const spec& s, const convention& c, std::int64_t tokens) noexcept {
-  using detail::count;
+template <class Count>
+[[nodiscard]] constexpr flop_count flops_in(const spec& s, const convention& c, std::int64_t tokens) noexcept {
   flop_count n;
   n.context = tokens;
   n.gap = gap_of(s, c);
   if (!n.covered()) return n;
 
-  const layer_parameters one = parameters_of_layer(s);
+  const layer_parameters one = layer_parameters_in<Count>(s);
   const latent_attention_spec& latent = s.attention.latent;
   const bool is_latent = has_latent_attention(s);
-  const std::int64_t key_dim = is_latent ? latent.nope_dim + latent.rope_dim : s.attention.head_dim;
+  const std::int64_t key_dim = is_latent ? std::int64_t{latent.nope_dim} + latent.rope_dim : s.attention.head_dim;
   const std::int64_t value_dim = is_latent ? latent.value_dim : s.attention.head_dim;
-  const count score_width = count(s.attention.heads) * (key_dim + (c.score_products > 1 ? value_dim : 0));
+  const Count score_width = Count(s.attention.heads) * (key_dim + (c.score_products > 1 ? value_dim : 0));
   const std::int64_t unit = c.unit == operation::flop ? 2 : 1;
   const std::int64_t experts = c.every_expert ? s.experts.stored : s.experts.active;
 
-  count projections, scores, router, routed, shared, dense, vectors;
-  for_each_layer_group(s, [&](const layer_group& g) {
-    const std::int64_t positions = tokens / g.length_divisor;
-    const count runs = count(positions) * g.layers * unit;
-    projections += runs * one.attention_matrices;
-    scores += count(g.layers) * unit *
-              (score_width * detail::doubled_pairs(positions, tokens, g.window, g.length_divisor, c) / 2);
-    count layer_vectors = count(one.attention_vectors) + one.norm_vectors;
-    if (g.experts) {
-      if (c.router) router += runs * one.router_matrices;
-      routed += runs * one.expert_matrices * experts;
-      shared += runs * one.shared_matrices;
-      layer_vectors += count(one.router_vectors) + one.shared_vectors + count(one.expert_vectors) * experts;
-    } else {
-      dense += runs * one.dense_matrices;
-      layer_vectors += one.dense_vectors;
-    }
-    if (c.vectors) vectors += runs * layer_vectors;
-  });
-  const count each_token = count(tokens) * unit;
-  const count table = count(table_rows(s)) * s.width;
-  if (c.vectors)
-    vectors += each_token * (count(s.norm_bias ? 2 : 1) * s.width + (s.head_bias && c.head ? table_rows(s) : 0) +
-                             (s.exit_gate ? span_of(s).visits : 0));
+  Count routed_runs = 0;  // positions x layers that have experts
+  Count dense_runs = 0;   // positions x layers that have not
+  Count scores = 0;
+  const layer_groups groups(s);
+  const int size = groups.size();
+  for (int i = 0; i < size; ++i) {
+    const layer_group g = groups[i];
+    if (g.layers == 0) continue;
+    const Count group_runs = Count(tokens / g.length_divisor) * g.layers;
+    (g.experts ? routed_runs : dense_runs) += group_runs;
+    scores += score_width * doubled_pairs<Count>(tokens, g.window, g.length_divisor, c) / 2 * g.layers;
+  }
+  const bool routed = s.dense_layers < s.layers;
+  const Count runs = routed_runs + dense_runs;
 
-  n.attention_projections = projections.value;
-  n.attention_scores = scores.value;
-  n.router = router.value;
-  n.experts = routed.value;
-  n.shared_experts = shared.value;
-  n.dense_ffn = dense.value;
-  n.head = c.head ? (each_token * table).value : 0;
-  n.input_table = c.input_table && !s.tied_head ? (each_token * table).value : 0;
-  n.exit_gate = s.exit_gate ? (each_token * s.width * span_of(s).visits).value : 0;
-  n.vectors = vectors.value;
+  const Count each_token = Count(tokens) * unit;
+  const Count table = Count(table_rows(s)) * s.width;
+  const int visits = span_of(s).visits;
+  const Count projections = runs * unit * one.attention_matrices;
+  const Count router = c.router ? routed_runs * unit * one.router_matrices : Count(0);
+  const Count routed_experts = routed ? routed_runs * unit * one.expert_matrices * experts : Count(0);
+  const Count shared = routed_runs * unit * one.shared_matrices;
+  const Count dense = dense_runs * unit * one.dense_matrices;
+  const Count exit_gate = s.exit_gate ? each_token * s.width * visits : Count(0);
+  const Count head = c.head ? each_token * table : Count(0);
+  const Count input_table = c.input_table && !s.tied_head ? each_token * table : Count(0);
+  Count vectors = 0;
+  if (c.vectors) {
+    const Count always = Count(one.attention_vectors) + one.norm_vectors;
+    const Count with_experts =
+        Count(one.router_vectors) + one.shared_vectors + (routed ? Count(one.expert_vectors) * experts : Count(0));
+    const Count once =
+        Count(s.norm_bias ? 2 : 1) * s.width + (s.head_bias && c.head ? table_rows(s) : 0) + (s.exit_gate ? visits : 0);
+    vectors = (runs * always + routed_runs * with_experts + dense_runs * one.dense_vectors) * unit + each_token * once;
+  }
 
-  const count layers =
-      projections + scores + router + routed + shared + dense + n.exit_gate + vectors;  // all but tables
-  const count forward = layers + n.head + n.input_table;
-  n.forward = forward.value;
-  n.train = (forward * (1 + std::int64_t{c.backward}) + (c.recompute ? layers : count(0))).value;
-  n.forward_per_token = detail::divide_to_nearest(n.forward, tokens);
-  n.train_per_token = detail::divide_to_nearest(n.train, tokens);
+  const Count layers =
+      projections + scores * unit + router + routed_experts + shared + dense + exit_gate + vectors;  // all but tables
+  const Count forward = layers + head + input_table;
+  n.attention_projections = std::int64_t(projections);
+  n.attention_scores = std::int64_t(scores * unit);
+  n.router = std::int64_t(router);
+  n.experts = std::int64_t(routed_experts);
+  n.shared_experts = std::int64_t(shared);
+  n.dense_ffn = std::int64_t(dense);
+  n.head = std::int64_t(head);
+  n.input_table = std::int64_t(input_table);
+  n.exit_gate = std::int64_t(exit_gate);
+  n.vectors = std::int64_t(vectors);
+  n.forward = std::int64_t(forward);
+  n.train = std::int64_t(forward * (1 + std::int64_t{c.backward}) + (c.recompute ? layers : Count(0)));
+  n.forward_per_token = divide_to_nearest(n.forward, tokens);
+  n.train_per_token = divide_to_nearest(n.train, tokens);
   return n;
+}
+
+}  // namespace detail
+
+/// Pairs of (query, key) positions of a causal layer over `tokens` positions: T (T + 1) / 2, or T w - w (w - 1) / 2
+/// under a window w < T (0 is none).
+[[nodiscard]] constexpr std::int64_t causal_pairs(std::int64_t tokens, int window = 0) noexcept {
+  return std::int64_t(detail::doubled_pairs<detail::checked_count>(tokens, window, 1, {}) / 2);
+}
+
+/// The operations of `s` on sequences of `tokens` under convention `c`. Precondition: `s` satisfies the rules of
+/// spec/rules.hpp, tokens >= 1.
+[[nodiscard]] constexpr flop_count flops(const spec& s, const convention& c, std::int64_t tokens) noexcept {
+  if (std::is_constant_evaluated()) return detail::flops_in<detail::unchecked_count>(s, c, tokens);
+  return detail::flops_in<detail::checked_count>(s, c, tokens);
 }
 
 /// The same on sequences of the spec's own context.

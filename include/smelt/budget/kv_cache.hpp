@@ -5,6 +5,7 @@
 #include <smelt/budget/checked.hpp>
 #include <smelt/budget/layer_groups.hpp>
 #include <smelt/spec/spec.hpp>
+#include <type_traits>
 
 namespace smelt {
 
@@ -17,12 +18,21 @@ struct kv_cache_size {
   std::int64_t bytes_at_context = 0;  ///< held after `context` tokens: windows cap, latent visits hold floor(T / c)
 };
 
+namespace detail {
+
+template <class Count>
+[[nodiscard]] constexpr Count kv_elements_in(const spec& s) noexcept {
+  const attention_spec& a = s.attention;
+  if (has_latent_attention(s)) return Count(a.latent.kv_rank) + a.latent.rope_dim;
+  return Count(2) * a.kv_heads * a.head_dim;
+}
+
+}  // namespace detail
+
 /// Elements that one executed layer keeps for one of its positions: keys and values, or the latent with its rotary key.
 [[nodiscard]] constexpr std::int64_t kv_elements_per_position(const spec& s) noexcept {
-  using detail::count;
-  const attention_spec& a = s.attention;
-  if (has_latent_attention(s)) return std::int64_t{a.latent.kv_rank} + a.latent.rope_dim;
-  return (count(2) * a.kv_heads * a.head_dim).value;
+  if (std::is_constant_evaluated()) return detail::kv_elements_in<detail::unchecked_count>(s);
+  return std::int64_t(detail::kv_elements_in<detail::checked_count>(s));
 }
 
 /// Positions that an executed layer keeps after `tokens` tokens: a latent visit of divisor c has floor(tokens / c), a
@@ -32,17 +42,31 @@ struct kv_cache_size {
   return window > 0 && window < positions ? window : positions;
 }
 
+namespace detail {
+
+template <class Count>
+[[nodiscard]] constexpr kv_cache_size kv_cache_in(const spec& s, int bytes_per_element, std::int64_t tokens) noexcept {
+  const Count position = kv_elements_in<Count>(s) * bytes_per_element;
+  Count per_token = 0;
+  Count held = 0;
+  const layer_groups groups(s);
+  for (int i = 0; i < groups.size(); ++i) {
+    const layer_group g = groups[i];
+    if (g.layers == 0) continue;
+    const Count layers = position * g.layers;
+    per_token += layers / g.length_divisor;
+    held += layers * kv_positions(tokens, g.length_divisor, g.window);
+  }
+  return {bytes_per_element, tokens, std::int64_t(per_token), std::int64_t(held)};
+}
+
+}  // namespace detail
+
 /// The KV cache of `s` for sequences of `tokens` with `bytes_per_element` bytes (2 is bf16). Precondition: `s`
 /// satisfies the rules of spec/rules.hpp.
 [[nodiscard]] constexpr kv_cache_size kv_cache(const spec& s, int bytes_per_element, std::int64_t tokens) noexcept {
-  using detail::count;
-  const count position = count(kv_elements_per_position(s)) * bytes_per_element;
-  count per_token, held;
-  for_each_layer_group(s, [&](const layer_group& g) {
-    per_token += position * g.layers / g.length_divisor;
-    held += position * g.layers * kv_positions(tokens, g.length_divisor, g.window);
-  });
-  return {bytes_per_element, tokens, per_token.value, held.value};
+  if (std::is_constant_evaluated()) return detail::kv_cache_in<detail::unchecked_count>(s, bytes_per_element, tokens);
+  return detail::kv_cache_in<detail::checked_count>(s, bytes_per_element, tokens);
 }
 
 /// The same for sequences of the spec's own context.

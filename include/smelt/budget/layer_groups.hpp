@@ -7,60 +7,67 @@
 
 namespace smelt {
 
-/// Executed layers that cost the same: a closed-form summary of the schedule.
+/// Executed layers that cost the same.
 struct layer_group {
-  std::int64_t layers = 0;     ///< executed layers of the group
-  bool experts = false;        ///< routed experts; otherwise the dense feed-forward
-  int window = 0;              ///< attended positions at most; 0 is no limit
-  bool in_loop = false;        ///< inside the looped span
-  int visit = 0;               ///< 0-based visit; 0 outside the span
-  int length_divisor = 1;      ///< sequence positions per position of this visit
-  bool own_attention = false;  ///< uses attention weights of this visit
+  std::int64_t layers = 0;  ///< executed layers of the group
+  bool experts = false;     ///< routed experts; otherwise the dense feed-forward
+  int window = 0;           ///< attended positions at most; 0 is no limit
+  int length_divisor = 1;   ///< sequence positions per position of the visit they belong to
 };
 
-namespace detail {
+/// The executed schedule in groups of equal cost: those outside the looped span, then those of each visit. Short for
+/// the compiler to evaluate, whatever the depth: a plain model is one group.
+class layer_groups {
+ public:
+  /// Precondition: `s` satisfies the rules of spec/rules.hpp and outlives the groups.
+  constexpr explicit layer_groups(const spec& s) noexcept : spec_(s), span_(span_of(s)) {
+    add_range(outside_, 0, span_.first);
+    add_range(inside_, span_.first, span_.first + span_.count);
+    add_range(outside_, span_.first + span_.count, s.layers);
+  }
 
-/// Calls `f` for the groups of physical layers [first, last), which otherwise run as `like` says.
-template <class F>
-constexpr void for_each_group_of_range(const spec& s, int first, int last, layer_group like, F& f) {
-  for (int kind = 0; kind < 2; ++kind) {
-    const bool routed = kind == 1;
-    const int from = routed && s.dense_layers > first ? s.dense_layers : first;
-    const int to = !routed && s.dense_layers < last ? s.dense_layers : last;
-    if (from >= to) continue;
-    int unlimited = to - from;
-    if (s.attention.window > 0) {
+  /// Slots to look at; a slot may hold no layers.
+  [[nodiscard]] constexpr int size() const noexcept { return kinds_ * (span_.count == 0 ? 1 : 1 + span_.visits); }
+
+  /// The group of slot `i`, possibly without layers. Precondition: 0 <= i < size().
+  [[nodiscard]] constexpr layer_group operator[](int i) const noexcept {
+    const int kind = i % kinds_;
+    const int visit = i / kinds_ - 1;
+    return {.layers = visit < 0 ? outside_[kind] : inside_[kind],
+            .experts = kind < first_dense_kind,
+            .window = kind % 2 == 0 ? 0 : spec_.attention.window,
+            .length_divisor = visit < 0 ? 1 : spec_.loop.visits[visit].compression};
+  }
+
+ private:
+  // Kinds of layers: with experts unlimited, with experts windowed, dense unlimited, dense windowed.
+  static constexpr int first_dense_kind = 2;
+
+  constexpr void add_range(int (&to)[4], int first, int last) noexcept {
+    if (first >= last) return;
+    const int border = spec_.dense_layers < first ? first : spec_.dense_layers < last ? spec_.dense_layers : last;
+    if (border < last) add_kind(to, 0, border, last);
+    if (first < border) add_kind(to, first_dense_kind, first, border);
+  }
+
+  constexpr void add_kind(int (&to)[4], int kind, int first, int last) noexcept {
+    int unlimited = last - first;
+    if (spec_.attention.window > 0) {
       unlimited = 0;
-      if (!s.attention.global_layers.empty())
-        for (int i = from; i < to; ++i) unlimited += s.attention.global_layers[i];
+      if (!spec_.attention.global_layers.empty())
+        for (int i = first; i < last; ++i) unlimited += spec_.attention.global_layers[i];
     }
-    like.experts = routed;
-    like.window = 0;
-    like.layers = unlimited;
-    if (like.layers > 0) f(like);
-    like.window = s.attention.window;
-    like.layers = to - from - unlimited;
-    if (like.layers > 0) f(like);
+    to[kind] += unlimited;
+    to[kind + 1] += last - first - unlimited;
+    const int kinds = last - first > unlimited ? kind + 2 : kind + 1;
+    if (kinds > kinds_) kinds_ = kinds;
   }
-}
 
-}  // namespace detail
-
-/// Calls `f(layer_group)` for the groups of `s`: together they are the executed schedule.
-/// Precondition: `s` satisfies the rules of spec/rules.hpp.
-template <class F>
-constexpr void for_each_layer_group(const spec& s, F f) {
-  const loop_span span = span_of(s);
-  detail::for_each_group_of_range(s, 0, span.first, {}, f);
-  detail::for_each_group_of_range(s, span.first + span.count, s.layers, {}, f);
-  if (span.count == 0) return;
-  const schedule run(s);
-  for (int v = 0; v < span.visits; ++v) {
-    const executed_layer e = run[span.first + v * span.count];
-    detail::for_each_group_of_range(
-        s, span.first, span.first + span.count,
-        {.in_loop = true, .visit = e.visit, .length_divisor = e.length_divisor, .own_attention = e.own_attention}, f);
-  }
-}
+  const spec& spec_;
+  loop_span span_;
+  int outside_[4]{};
+  int inside_[4]{};
+  int kinds_ = 1;
+};
 
 }  // namespace smelt

@@ -5,6 +5,7 @@
 #include <smelt/budget/checked.hpp>
 #include <smelt/spec/schedule.hpp>
 #include <smelt/spec/spec.hpp>
+#include <type_traits>
 
 namespace smelt {
 
@@ -28,7 +29,6 @@ struct parameter_count {
   std::int64_t non_embedding = 0;               ///< total without input table, head and learned positions
   std::int64_t stored = 0;                      ///< total plus the second copy of a tied head in files that keep both
   std::int64_t non_expert = 0;                  ///< total without the routed experts
-  std::int64_t tensors = 0;                     ///< named tensors of a file with unique weights, one an expert matrix
 
   // Components: they sum to `total`.
   std::int64_t embedding = 0;       ///< input table: padded vocabulary x width
@@ -54,34 +54,38 @@ struct parameter_count {
 namespace detail {
 
 /// Elements of one feed-forward's matrices: three for SwiGLU, two for GELU.
-[[nodiscard]] constexpr count ffn_matrices(const spec& s, int hidden) noexcept {
-  return count(s.ffn == ffn_kind::swiglu ? 3 : 2) * s.width * hidden;
+template <class Count>
+[[nodiscard]] constexpr Count ffn_matrices(const spec& s, int hidden) noexcept {
+  return Count(s.ffn == ffn_kind::swiglu ? 3 : 2) * s.width * hidden;
 }
 /// Elements of the biases of one feed-forward's matrices.
-[[nodiscard]] constexpr count ffn_biases(const spec& s, int hidden) noexcept {
-  return count(s.ffn == ffn_kind::swiglu ? 2 : 1) * hidden + s.width;
+template <class Count>
+[[nodiscard]] constexpr Count ffn_biases(const spec& s, int hidden) noexcept {
+  return Count(s.ffn == ffn_kind::swiglu ? 2 : 1) * hidden + s.width;
 }
-[[nodiscard]] constexpr count attention_matrices(const spec& s) noexcept {
+template <class Count>
+[[nodiscard]] constexpr Count attention_matrices(const spec& s) noexcept {
   const attention_spec& a = s.attention;
-  const count width = s.width;
-  const count heads = a.heads;
-  if (!has_latent_attention(s)) return width * a.head_dim * (count(2) * a.heads + count(2) * a.kv_heads);
+  const Count width = s.width;
+  const Count heads = a.heads;
+  if (!has_latent_attention(s)) return width * a.head_dim * (Count(2) * a.heads + Count(2) * a.kv_heads);
   const latent_attention_spec& l = a.latent;
-  const count query_width = heads * (count(l.nope_dim) + l.rope_dim);
-  const count query = l.q_rank > 0 ? width * l.q_rank + query_width * l.q_rank : width * query_width;
-  const count key_value =
-      width * (count(l.kv_rank) + l.rope_dim) + count(l.kv_rank) * heads * (count(l.nope_dim) + l.value_dim);
+  const Count query_width = heads * (Count(l.nope_dim) + l.rope_dim);
+  const Count query = l.q_rank > 0 ? width * l.q_rank + query_width * l.q_rank : width * query_width;
+  const Count key_value =
+      width * (Count(l.kv_rank) + l.rope_dim) + Count(l.kv_rank) * heads * (Count(l.nope_dim) + l.value_dim);
   return query + key_value + heads * l.value_dim * width;
 }
-[[nodiscard]] constexpr count attention_vectors(const spec& s) noexcept {
+template <class Count>
+[[nodiscard]] constexpr Count attention_vectors(const spec& s) noexcept {
   const attention_spec& a = s.attention;
-  count n = a.sinks ? a.heads : 0;
+  Count n = a.sinks ? a.heads : 0;
   if (a.o_bias) n += s.width;
   if (has_latent_attention(s)) return n + a.latent.kv_rank + a.latent.q_rank;
-  const count query = count(a.heads) * a.head_dim;
-  const count key = count(a.kv_heads) * a.head_dim;
+  const Count query = Count(a.heads) * a.head_dim;
+  const Count key = Count(a.kv_heads) * a.head_dim;
   if (a.qkv_bias) n += query + key + key;
-  if (a.norm == qk_norm::per_head) n += count(2) * a.head_dim;
+  if (a.norm == qk_norm::per_head) n += Count(2) * a.head_dim;
   if (a.norm == qk_norm::full_width) n += query + key;
   return n;
 }
@@ -93,30 +97,36 @@ namespace detail {
   return common + 4 + (a.qkv_bias ? 3 : 0) + (a.norm != qk_norm::none ? 2 : 0);
 }
 
+/// Parameters of the pieces of one layer, in `Count` arithmetic.
+template <class Count>
+[[nodiscard]] constexpr layer_parameters layer_parameters_in(const spec& s) noexcept {
+  const experts_spec& e = s.experts;
+  layer_parameters p;
+  p.attention_matrices = std::int64_t(attention_matrices<Count>(s));
+  p.attention_vectors = std::int64_t(attention_vectors<Count>(s));
+  p.norm_vectors = std::int64_t(Count(s.norm_bias ? 2 : 1) * s.norms_per_layer * s.width);
+  if (s.dense_layers > 0) {
+    p.dense_matrices = std::int64_t(ffn_matrices<Count>(s, s.dense_hidden));
+    if (s.dense_bias) p.dense_vectors = std::int64_t(ffn_biases<Count>(s, s.dense_hidden));
+  }
+  if (s.dense_layers == s.layers) return p;
+  p.router_matrices = std::int64_t(Count(s.width) * e.stored);
+  p.router_vectors = std::int64_t(Count(e.router_bias ? e.stored : 0) + (e.balance_bias ? e.stored : 0));
+  p.expert_matrices = std::int64_t(ffn_matrices<Count>(s, e.hidden));
+  if (e.bias) p.expert_vectors = std::int64_t(ffn_biases<Count>(s, e.hidden));
+  if (e.shared_hidden > 0) {
+    p.shared_matrices = std::int64_t(ffn_matrices<Count>(s, e.shared_hidden) + (e.shared_gate ? s.width : 0));
+    if (e.bias) p.shared_vectors = std::int64_t(ffn_biases<Count>(s, e.shared_hidden));
+  }
+  return p;
+}
+
 }  // namespace detail
 
 /// Parameters of the pieces of one layer of `s`. Precondition: `s` satisfies the rules of spec/rules.hpp.
 [[nodiscard]] constexpr layer_parameters parameters_of_layer(const spec& s) noexcept {
-  using detail::count;
-  const experts_spec& e = s.experts;
-  layer_parameters p;
-  p.attention_matrices = detail::attention_matrices(s).value;
-  p.attention_vectors = detail::attention_vectors(s).value;
-  p.norm_vectors = (count(s.norm_bias ? 2 : 1) * s.norms_per_layer * s.width).value;
-  if (s.dense_layers > 0) {
-    p.dense_matrices = detail::ffn_matrices(s, s.dense_hidden).value;
-    if (s.dense_bias) p.dense_vectors = detail::ffn_biases(s, s.dense_hidden).value;
-  }
-  if (s.dense_layers == s.layers) return p;
-  p.router_matrices = (count(s.width) * e.stored).value;
-  p.router_vectors = (count(e.router_bias ? e.stored : 0) + (e.balance_bias ? e.stored : 0)).value;
-  p.expert_matrices = detail::ffn_matrices(s, e.hidden).value;
-  if (e.bias) p.expert_vectors = detail::ffn_biases(s, e.hidden).value;
-  if (e.shared_hidden > 0) {
-    p.shared_matrices = (detail::ffn_matrices(s, e.shared_hidden) + (e.shared_gate ? s.width : 0)).value;
-    if (e.bias) p.shared_vectors = detail::ffn_biases(s, e.shared_hidden).value;
-  }
-  return p;
+  if (std::is_constant_evaluated()) return detail::layer_parameters_in<detail::unchecked_count>(s);
+  return detail::layer_parameters_in<detail::checked_count>(s);
 }
 
 /// Copies of the looped span's attention beyond the first. The visits that share keep one copy together; every visit
@@ -128,78 +138,103 @@ namespace detail {
   return own > 0 && own == visits ? own - 1 : own;
 }
 
-/// The parameters of `s`. Precondition: `s` satisfies the rules of spec/rules.hpp.
-[[nodiscard]] constexpr parameter_count parameters(const spec& s) noexcept {
-  using detail::count;
-  const layer_parameters one = parameters_of_layer(s);
-  const experts_spec& e = s.experts;
+namespace detail {
+
+template <class Count>
+[[nodiscard]] constexpr parameter_count parameters_in(const spec& s) noexcept {
+  const layer_parameters one = layer_parameters_in<Count>(s);
   const loop_span span = span_of(s);
   const std::int64_t dense_layers = s.dense_layers;
   const std::int64_t routed_layers = s.layers - s.dense_layers;
-  const std::int64_t copies = extra_attention_copies(s) * std::int64_t{span.count};
-  const count table = count(table_rows(s)) * s.width;
-  const count expert = count(one.expert_matrices) + one.expert_vectors;
-  const count attention_matrices = one.attention_matrices;
+  const std::int64_t stored = routed_layers == 0 ? 0 : s.experts.stored;
+  const std::int64_t active = routed_layers == 0 ? 0 : s.experts.active;
+  const std::int64_t copies = span.count == 0 ? 0 : std::int64_t{extra_attention_copies(s)} * span.count;
+  const Count table = Count(table_rows(s)) * s.width;
+  const Count attention = Count(one.attention_matrices) + one.attention_vectors;
+  const Count routed_expert = (Count(one.expert_matrices) + one.expert_vectors) * routed_layers;
+
+  const Count positions = s.positions == position_kind::learned ? Count(s.context) * s.width : Count(0);
+  const Count head = (s.tied_head ? Count(0) : table) + (s.head_bias ? table_rows(s) : 0);
+  const Count all_attention = attention * s.layers;
+  const Count own_attention = attention * copies;
+  const Count router = (Count(one.router_matrices) + one.router_vectors) * routed_layers;
+  const Count experts = routed_expert * stored;
+  const Count active_experts = routed_expert * active;
+  const Count shared = (Count(one.shared_matrices) + one.shared_vectors) * routed_layers;
+  const Count dense = (Count(one.dense_matrices) + one.dense_vectors) * dense_layers;
+  const Count norms = Count(one.norm_vectors) * s.layers + Count(s.norm_bias ? 2 : 1) * s.width;
+  const Count exit_gate = s.exit_gate ? Count(s.width) + 1 : Count(0);
+  const Count body = all_attention + own_attention + router + shared + dense + norms + exit_gate;
+  const Count looked_up = table + positions;
 
   parameter_count p;
-  p.embedding = table.value;
-  p.positions = s.positions == position_kind::learned ? (count(s.context) * s.width).value : 0;
-  p.head = (count(s.tied_head ? 0 : table) + (s.head_bias ? table_rows(s) : 0)).value;
-  p.attention = ((attention_matrices + one.attention_vectors) * s.layers).value;
-  p.own_attention = ((attention_matrices + one.attention_vectors) * copies).value;
-  p.router = ((count(one.router_matrices) + one.router_vectors) * routed_layers).value;
-  p.experts = routed_layers == 0 ? 0 : (expert * routed_layers * e.stored).value;
-  p.active_experts = routed_layers == 0 ? 0 : (expert * routed_layers * e.active).value;
-  p.shared_experts = ((count(one.shared_matrices) + one.shared_vectors) * routed_layers).value;
-  p.dense_ffn = ((count(one.dense_matrices) + one.dense_vectors) * dense_layers).value;
-  p.norms = (count(one.norm_vectors) * s.layers + count(s.norm_bias ? 2 : 1) * s.width).value;
-  p.exit_gate = s.exit_gate ? (count(s.width) + 1).value : 0;
+  p.total = std::int64_t(body + experts + looked_up + head);
+  p.active = std::int64_t(body + active_experts + looked_up + head);
+  p.active_without_input_table = std::int64_t(body + active_experts + (s.tied_head ? looked_up : positions) + head);
+  p.non_embedding = std::int64_t(body + experts);
+  p.stored = std::int64_t(body + experts + looked_up + head + (s.tied_head ? table : Count(0)));
+  p.non_expert = std::int64_t(body + looked_up + head);
+  p.embedding = std::int64_t(table);
+  p.positions = std::int64_t(positions);
+  p.head = std::int64_t(head);
+  p.attention = std::int64_t(all_attention);
+  p.own_attention = std::int64_t(own_attention);
+  p.router = std::int64_t(router);
+  p.experts = std::int64_t(experts);
+  p.shared_experts = std::int64_t(shared);
+  p.dense_ffn = std::int64_t(dense);
+  p.norms = std::int64_t(norms);
+  p.exit_gate = std::int64_t(exit_gate);
+  p.active_experts = std::int64_t(active_experts);
 
-  const count body = count(p.attention) + p.own_attention + p.router + p.shared_experts + p.dense_ffn + p.norms +
-                     p.exit_gate;  // without embeddings, head and routed experts
-  const count outside = count(p.embedding) + p.positions + p.head;
-  // Visits with attention of their own are all part of one token's path.
-  p.non_embedding = (body + p.experts).value;
-  p.non_expert = (body + outside).value;
-  p.total = (body + outside + p.experts).value;
-  p.active = (body + outside + p.active_experts).value;
-  p.active_without_input_table =
-      (body + p.positions + p.head + (s.tied_head ? p.embedding : 0) + p.active_experts).value;
-  p.stored = (count(p.total) + (s.tied_head ? table : count(0))).value;
-
-  // A layer's matrices for one traversal, by kind of layer.
-  const count routed = attention_matrices + one.router_matrices + one.shared_matrices;
-  const count active_matrices = routed + count(one.expert_matrices) * e.active;
-  const count dense = attention_matrices + one.dense_matrices;
-  const int span_dense = s.dense_layers > span.first ? s.dense_layers - span.first : 0;
-  const std::int64_t dense_in_span = span_dense < span.count ? span_dense : span.count;
-  p.matrices =
-      (routed * routed_layers + count(one.expert_matrices) * routed_layers * (routed_layers == 0 ? 0 : e.stored) +
-       dense * dense_layers + attention_matrices * copies)
-          .value;
-  p.matrices_active = (active_matrices * routed_layers + dense * dense_layers).value;
-  p.matrices_loop = (active_matrices * (span.count - dense_in_span) + dense * dense_in_span).value;
-
-  const int ffn_tensors = s.ffn == ffn_kind::swiglu ? 3 : 2;
-  const int norm_tensors = s.norm_bias ? 2 : 1;
-  const int layer_tensors = detail::attention_tensors(s) + s.norms_per_layer * norm_tensors;
-  const int shared_tensors = e.shared_hidden > 0 ? ffn_tensors * (e.bias ? 2 : 1) + (e.shared_gate ? 1 : 0) : 0;
-  const int router_tensors = 1 + (e.router_bias ? 1 : 0) + (e.balance_bias ? 1 : 0);
-  p.tensors = (count(layer_tensors) * s.layers + count(detail::attention_tensors(s)) * copies +
-               count(routed_layers) * (count(router_tensors) + shared_tensors +
-                                       count(ffn_tensors) * (e.bias ? 2 : 1) * (routed_layers == 0 ? 0 : e.stored)) +
-               count(dense_layers) * ffn_tensors * (s.dense_bias ? 2 : 1) + norm_tensors + 1 +
-               (s.positions == position_kind::learned ? 1 : 0) + (s.tied_head ? 0 : 1) + (s.head_bias ? 1 : 0) +
-               (s.exit_gate ? 2 : 0))
-                  .value;
+  // One layer's matrices for one traversal, by kind of layer.
+  const Count expert_matrices = one.expert_matrices;
+  const Count dense_layer = Count(one.attention_matrices) + one.dense_matrices;
+  const Count routed_layer = Count(one.attention_matrices) + one.router_matrices + one.shared_matrices;
+  const Count active_layer = routed_layer + expert_matrices * active;
+  p.matrices = std::int64_t((routed_layer + expert_matrices * stored) * routed_layers + dense_layer * dense_layers +
+                            Count(one.attention_matrices) * copies);
+  p.matrices_active = std::int64_t(active_layer * routed_layers + dense_layer * dense_layers);
+  if (span.count > 0) {
+    const int behind = s.dense_layers > span.first ? s.dense_layers - span.first : 0;
+    const std::int64_t dense_in_span = behind < span.count ? behind : span.count;
+    p.matrices_loop = std::int64_t(active_layer * (span.count - dense_in_span) + dense_layer * dense_in_span);
+  }
   return p;
+}
+
+}  // namespace detail
+
+/// The parameters of `s`. Precondition: `s` satisfies the rules of spec/rules.hpp.
+[[nodiscard]] constexpr parameter_count parameters(const spec& s) noexcept {
+  if (std::is_constant_evaluated()) return detail::parameters_in<detail::unchecked_count>(s);
+  return detail::parameters_in<detail::checked_count>(s);
 }
 
 /// N_unroll(R) = N_act + (R - 1) N_loop: matrices that a token meets when the looped span is visited `visits` times.
 /// Training costs 6 N_unroll D FLOPs without attention scores, inference 2 N_unroll a token.
 /// Precondition: visits >= 1.
 [[nodiscard]] constexpr std::int64_t unrolled_parameters(const parameter_count& p, int visits) noexcept {
-  return (detail::count(p.matrices_active) + detail::count(p.matrices_loop) * (visits - 1)).value;
+  using Count = detail::checked_count;
+  return std::int64_t(Count(p.matrices_active) + Count(p.matrices_loop) * (visits - 1));
+}
+
+/// Named tensors of a file that keeps every weight once and every expert matrix by itself. Precondition: `s` satisfies
+/// the rules of spec/rules.hpp.
+[[nodiscard]] constexpr std::int64_t tensor_count(const spec& s) noexcept {
+  const experts_spec& e = s.experts;
+  const int attention = detail::attention_tensors(s);
+  const int ffn = s.ffn == ffn_kind::swiglu ? 3 : 2;
+  const int norm = s.norm_bias ? 2 : 1;
+  const std::int64_t routed_layers = s.layers - s.dense_layers;
+  const std::int64_t copies = span_of(s).count == 0 ? 0 : std::int64_t{extra_attention_copies(s)} * span_of(s).count;
+  const std::int64_t experts = routed_layers == 0 ? 0 : std::int64_t{e.stored} + (e.shared_hidden > 0 ? 1 : 0);
+  const std::int64_t routed = 1 + (e.router_bias ? 1 : 0) + (e.balance_bias ? 1 : 0) + (e.shared_gate ? 1 : 0) +
+                              experts * ffn * (e.bias ? 2 : 1);
+  const std::int64_t outside = 1 + norm + (s.positions == position_kind::learned ? 1 : 0) + (s.tied_head ? 0 : 1) +
+                               (s.head_bias ? 1 : 0) + (s.exit_gate ? 2 : 0);
+  return outside + (attention + std::int64_t{s.norms_per_layer} * norm) * s.layers + attention * copies +
+         routed * routed_layers + std::int64_t{s.dense_layers} * ffn * (s.dense_bias ? 2 : 1);
 }
 
 }  // namespace smelt

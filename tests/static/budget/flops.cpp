@@ -26,7 +26,7 @@ static_assert(causal_pairs(8'192) == 33'558'528);
 static_assert(causal_pairs(8'192, 128) == 1'040'448);
 static_assert(causal_pairs(100, 128) == causal_pairs(100));
 constexpr std::int64_t pairs(attended positions, int window) {
-  return (detail::doubled_pairs(8'192, 8'192, window, 1, {.positions = positions}) / 2).value;
+  return detail::doubled_pairs<std::int64_t>(8'192, window, 1, {.positions = positions}) / 2;
 }
 static_assert(pairs(attended::causal, 0) == 33'558'528);
 static_assert(pairs(attended::full_square, 0) == 67'108'864);

@@ -87,8 +87,8 @@ static_assert(parameters(models::llama31_70b).total == 70'553'706'496);
 static_assert(parameters(changed(models::llama31_70b, [](spec& s) { s.dense_hidden = 86'016; })).total !=
               70'553'706'496);
 
-static_assert(parameters(models::olmoe_1b_7b).tensors == 3'219);
-static_assert(parameters(models::mixtral_8x7b).tensors == 995);
+static_assert(tensor_count(models::olmoe_1b_7b) == 3'219);
+static_assert(tensor_count(models::mixtral_8x7b) == 995);
 
 // The active weights of a layer's experts, which are not those of a dense layer of the listed width.
 constexpr layer_parameters qwen15 = parameters_of_layer(models::qwen15_moe_a27b);
