@@ -6,7 +6,9 @@
 #include <smelt/model/language_model.hpp>
 #include <vector>
 
-namespace smelt::testing {
+namespace smelt_test {
+
+using namespace smelt;
 
 /// A random batch that owns its memory. Some targets do not count, and a document begins inside every sequence.
 struct owned_batch {
@@ -44,4 +46,4 @@ weight_buffer<Scalar> random_weights(const spec& s, std::uint64_t seed = 7) {
   return w;
 }
 
-}  // namespace smelt::testing
+}  // namespace smelt_test

@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
-namespace smelt::testing {
+namespace smelt_test {
+
+using namespace smelt;
 
 /// A spec that runs in microseconds; the variants below change one thing each.
 inline constexpr spec tiny{.vocab = 11,
@@ -70,4 +72,4 @@ inline std::vector<named_spec> executable_variants() {
   return all;
 }
 
-}  // namespace smelt::testing
+}  // namespace smelt_test

@@ -10,10 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <smelt/budget/flops.hpp>
 #include <smelt/core/error.hpp>
-#include <smelt/io/safetensors.hpp>
 #include <smelt/io/spec_json.hpp>
 #include <smelt/model/language_model.hpp>
-#include <smelt/model/tensor_names.hpp>
 #include <smelt/train/batches.hpp>
 #include <smelt/train/checkpoint.hpp>
 #include <smelt/train/data.hpp>
@@ -22,6 +20,7 @@
 #include <smelt/train/optimizer.hpp>
 #include <smelt/train/options.hpp>
 #include <smelt/train/step_record.hpp>
+#include <smelt/train/weight_file.hpp>
 #include <span>
 #include <string>
 #include <utility>
@@ -150,13 +149,11 @@ class trainer final : public training {
   }
 
   saved_checkpoint save(const run_folder& run, std::int64_t keep_last) const override {
-    std::vector<safetensors::tensor> weights;
-    std::vector<safetensors::tensor> moments;
-    for (const named_tensor& t : named_tensors(weights_.layout(), architecture())) {
-      weights.push_back({t.name, t.shape, part(weights_.all(), t)});
-      moments.push_back({t.name + ".first_moment", t.shape, part(optimizer_.first_moment().all(), t)});
-      moments.push_back({t.name + ".second_moment", t.shape, part(optimizer_.second_moment().all(), t)});
-    }
+    const std::vector<safetensors::tensor> weights = file_tensors(weights_, architecture());
+    std::vector<safetensors::tensor> moments =
+        file_tensors(optimizer_.first_moment(), architecture(), first_moment_suffix);
+    for (safetensors::tensor& t : file_tensors(optimizer_.second_moment(), architecture(), second_moment_suffix))
+      moments.push_back(std::move(t));
     nlohmann::json state = identity();
     state["options"] = detail::to_json(options_);
     state["updates"] = updates_;
@@ -166,25 +163,10 @@ class trainer final : public training {
   }
 
   void resume(const checkpoint& from) override {
-    nlohmann::json options = detail::to_json(options_);
     detail::require_same(from.state, identity(), from.folder.string());
-    detail::require_same(from.state.at("options"), options, from.folder.string());
-    std::vector<safetensors::expected_tensor> weights;
-    std::vector<safetensors::expected_tensor> moments;
-    const std::vector<named_tensor> tensors = named_tensors(weights_.layout(), architecture());
-    for (const named_tensor& t : tensors) {
-      weights.push_back({t.name, t.shape});
-      moments.push_back({t.name + ".first_moment", t.shape});
-      moments.push_back({t.name + ".second_moment", t.shape});
-    }
-    static_cast<void>(safetensors::require_tensors(weights, from.weights));
-    static_cast<void>(safetensors::require_tensors(moments, from.optimizer));
-    for (const named_tensor& t : tensors) {
-      from.weights.copy_floats(from.weights.at(t.name), part(weights_.all(), t));
-      from.optimizer.copy_floats(from.optimizer.at(t.name + ".first_moment"), part(optimizer_.first_moment().all(), t));
-      from.optimizer.copy_floats(from.optimizer.at(t.name + ".second_moment"),
-                                 part(optimizer_.second_moment().all(), t));
-    }
+    detail::require_same(from.state.at("options"), detail::to_json(options_), from.folder.string());
+    static_cast<void>(read_tensors(from.weights, weights_, architecture()));
+    read_moments(from.optimizer, optimizer_.first_moment(), optimizer_.second_moment(), architecture());
     step_ = from.step;
     updates_ = from.state.at("updates").get<std::int64_t>();
     skipped_ = from.state.at("skipped").get<std::int64_t>();
@@ -192,11 +174,6 @@ class trainer final : public training {
   }
 
  private:
-  template <class T>
-  [[nodiscard]] static std::span<T> part(std::span<T> all, const named_tensor& t) {
-    return all.subspan(static_cast<std::size_t>(t.offset), static_cast<std::size_t>(t.size));
-  }
-
   [[nodiscard]] batch_plan plan() const noexcept {
     return {.context = options_.length,
             .sequences = options_.sequences,

@@ -10,8 +10,8 @@
 #include "support/small_specs.hpp"
 
 using namespace smelt;
-using smelt::testing::owned_batch;
-using smelt::testing::random_weights;
+using smelt_test::owned_batch;
+using smelt_test::random_weights;
 
 namespace {
 
@@ -27,7 +27,7 @@ double total_loss(language_model<dynamic_arch, oracle>& model, const weight_buff
 
 TEST_CASE("whole-model gradients agree with central differences in float64", "[model]") {
   oracle backend;
-  for (const auto& [name, s] : smelt::testing::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::executable_variants()) {
     INFO(name);
     const owned_batch batch(s.vocab, 2, 9);
     language_model<dynamic_arch, oracle> model(dynamic_arch(s), backend, 2, 9);
@@ -58,9 +58,9 @@ TEST_CASE("whole-model gradients agree with central differences in float64", "[m
 }
 
 TEST_CASE("a looped model equals the unrolled one with copied weights", "[model]") {
-  spec looped = smelt::testing::tiny;
+  spec looped = smelt_test::tiny;
   looped.loop = {.first = 1, .count = 1, .visits = visits(2, {})};
-  spec unrolled = smelt::testing::tiny;
+  spec unrolled = smelt_test::tiny;
   unrolled.layers = 3;
   oracle backend;
   const owned_batch batch(looped.vocab, 2, 9);
@@ -97,7 +97,7 @@ TEST_CASE("a looped model equals the unrolled one with copied weights", "[model]
 
 TEST_CASE("a change behind a token leaves what came before bitwise as it was", "[model]") {
   oracle backend;
-  for (const auto& [name, s] : smelt::testing::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::executable_variants()) {
     INFO(name);
     const weight_buffer<double> w = random_weights<double>(s);
     language_model<dynamic_arch, oracle> model(dynamic_arch(s), backend, 1, 16);
@@ -119,7 +119,7 @@ TEST_CASE("a change behind a token leaves what came before bitwise as it was", "
 
 TEST_CASE("documents and windows bound what a token sees", "[model]") {
   oracle backend;
-  spec s = smelt::testing::tiny;
+  spec s = smelt_test::tiny;
   const weight_buffer<double> w = random_weights<double>(s);
   language_model<dynamic_arch, oracle> packed(dynamic_arch(s), backend, 1, 12);
   language_model<dynamic_arch, oracle> alone(dynamic_arch(s), backend, 1, 8);
@@ -136,7 +136,7 @@ TEST_CASE("documents and windows bound what a token sees", "[model]") {
 
 TEST_CASE("accumulated batches have the gradient of the big batch", "[model]") {
   oracle backend;
-  const spec s = smelt::testing::tiny;
+  const spec s = smelt_test::tiny;
   const weight_buffer<double> w = random_weights<double>(s);
   // 2 sequences, the first with 3 targets and the second with 9: each target must weigh 1 / 12.
   owned_batch big(s.vocab, 2, 9);
@@ -163,7 +163,7 @@ TEST_CASE("accumulated batches have the gradient of the big batch", "[model]") {
 }
 
 TEST_CASE("router losses are means over the evaluations that ran", "[model]") {
-  spec s = smelt::testing::tiny;
+  spec s = smelt_test::tiny;
   s.layers = 12;
   s.loop = middle_twice;
   oracle backend;
@@ -176,7 +176,7 @@ TEST_CASE("router losses are means over the evaluations that ran", "[model]") {
 }
 
 TEST_CASE("the model refuses what it cannot run, naming every field", "[model]") {
-  spec s = smelt::testing::tiny;
+  spec s = smelt_test::tiny;
   s.attention.sinks = true;
   s.head_bias = true;
   s.norms_per_layer = 4;
@@ -185,12 +185,12 @@ TEST_CASE("the model refuses what it cannot run, naming every field", "[model]")
   CHECK_THROWS_WITH(model(dynamic_arch(s), backend, 1, 4), Catch::Matchers::ContainsSubstring("attention.sinks") &&
                                                                Catch::Matchers::ContainsSubstring("head_bias") &&
                                                                Catch::Matchers::ContainsSubstring("norms_per_layer"));
-  const dynamic_arch good(smelt::testing::tiny);
+  const dynamic_arch good(smelt_test::tiny);
   CHECK_THROWS_WITH(model(good, backend, 0, 4), Catch::Matchers::ContainsSubstring("found 0"));
   CHECK_THROWS_WITH(model(good, backend, 1, 17),
                     Catch::Matchers::ContainsSubstring("found 17") && Catch::Matchers::ContainsSubstring("16"));
   model m(good, backend, 1, 4);
-  const weight_buffer<double> w = random_weights<double>(smelt::testing::tiny);
+  const weight_buffer<double> w = random_weights<double>(smelt_test::tiny);
   CHECK_THROWS_WITH(m.forward(w, owned_batch(11, 2, 4).view()),
                     Catch::Matchers::ContainsSubstring("1 x 4") && Catch::Matchers::ContainsSubstring("2 x 4"));
   owned_batch bad(11, 1, 4);

@@ -11,7 +11,7 @@
 using namespace smelt;
 
 TEST_CASE("every weight has its own aligned place and all of them are the counted parameters", "[model]") {
-  for (const auto& [name, s] : smelt::testing::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::executable_variants()) {
     INFO(name);
     const weight_layout layout(s);
     std::int64_t end = 0;
@@ -45,7 +45,7 @@ TEST_CASE("files have as many tensors as the ecosystem's", "[model]") {
 }
 
 TEST_CASE("tensor names are unique and cover every parameter once", "[model]") {
-  for (const auto& [name, s] : smelt::testing::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::executable_variants()) {
     INFO(name);
     const weight_layout layout(s);
     std::set<std::string> names;
@@ -65,7 +65,7 @@ TEST_CASE("tensor names are unique and cover every parameter once", "[model]") {
 }
 
 TEST_CASE("initial weights depend on the seed and their place alone", "[model]") {
-  const spec s = smelt::testing::tiny;
+  const spec s = smelt_test::tiny;
   weight_buffer<float> a(s), b(s), c(s);
   initialise(a, s, 1);
   initialise(b, s, 1);
