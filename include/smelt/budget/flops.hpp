@@ -82,13 +82,13 @@ template <class Count>
 }
 
 template <class Count>
-[[nodiscard]] constexpr flop_count flops_in(const spec& s, const convention& c, std::int64_t tokens) noexcept {
+[[nodiscard]] constexpr flop_count flops_in(const spec& s, const layer_parameters& one, const convention& c,
+                                            std::int64_t tokens) noexcept {
   flop_count n;
   n.context = tokens;
   n.gap = gap_of(s, c);
   if (!n.covered()) return n;
 
-  const layer_parameters one = layer_parameters_in<Count>(s);
   const latent_attention_spec& latent = s.attention.latent;
   const bool is_latent = has_latent_attention(s);
   const std::int64_t key_dim = is_latent ? std::int64_t{latent.nope_dim} + latent.rope_dim : s.attention.head_dim;
@@ -164,8 +164,9 @@ template <class Count>
 /// The operations of `s` on sequences of `tokens` under convention `c`. Precondition: `s` satisfies the rules of
 /// spec/rules.hpp, tokens >= 1.
 [[nodiscard]] constexpr flop_count flops(const spec& s, const convention& c, std::int64_t tokens) noexcept {
-  if (std::is_constant_evaluated()) return detail::flops_in<detail::unchecked_count>(s, c, tokens);
-  return detail::flops_in<detail::checked_count>(s, c, tokens);
+  if (std::is_constant_evaluated())
+    return detail::flops_in<detail::unchecked_count>(s, parameters_of_layer(s), c, tokens);
+  return detail::flops_in<detail::checked_count>(s, parameters_of_layer(s), c, tokens);
 }
 
 /// The same on sequences of the spec's own context.

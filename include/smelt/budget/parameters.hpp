@@ -141,8 +141,7 @@ template <class Count>
 namespace detail {
 
 template <class Count>
-[[nodiscard]] constexpr parameter_count parameters_in(const spec& s) noexcept {
-  const layer_parameters one = layer_parameters_in<Count>(s);
+[[nodiscard]] constexpr parameter_count parameters_in(const spec& s, const layer_parameters& one) noexcept {
   const loop_span span = span_of(s);
   const std::int64_t dense_layers = s.dense_layers;
   const std::int64_t routed_layers = s.layers - s.dense_layers;
@@ -207,8 +206,8 @@ template <class Count>
 
 /// The parameters of `s`. Precondition: `s` satisfies the rules of spec/rules.hpp.
 [[nodiscard]] constexpr parameter_count parameters(const spec& s) noexcept {
-  if (std::is_constant_evaluated()) return detail::parameters_in<detail::unchecked_count>(s);
-  return detail::parameters_in<detail::checked_count>(s);
+  if (std::is_constant_evaluated()) return detail::parameters_in<detail::unchecked_count>(s, parameters_of_layer(s));
+  return detail::parameters_in<detail::checked_count>(s, parameters_of_layer(s));
 }
 
 /// N_unroll(R) = N_act + (R - 1) N_loop: matrices that a token meets when the looped span is visited `visits` times.
