@@ -485,6 +485,8 @@ kill_result kill_while_saving(int kills, std::uint32_t seed) {
     CHECK(found.newest->step >= acknowledged);
     CHECK(found.newest->step <= acknowledged + 1);
     CHECK(sample(found.newest->step).equals(*found.newest));
+    // Older ones are either whole or gone, never half removed.
+    for (const auto& place : smelt::find_checkpoints(folder.path())) CHECK_NOTHROW(smelt::open_checkpoint(place));
   }
   // What the kills left behind is gone after one more save.
   const smelt::run_folder run(folder.path());
