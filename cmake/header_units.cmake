@@ -8,12 +8,15 @@ foreach(header IN LISTS HEADERS)
   foreach(line IN LISTS lines)
     if(NOT line MATCHES "<smelt/" AND line MATCHES "<([^>]+)>")
       # Guarded by __has_include: some of these are only there under an option.
-      string(APPEND outside "#if __has_include(<${CMAKE_MATCH_1}>)\n#include <${CMAKE_MATCH_1}>\n#endif\n")
+      list(APPEND outside "#if __has_include(<${CMAKE_MATCH_1}>)\n#include <${CMAKE_MATCH_1}>\n#endif\n")
     endif()
   endforeach()
   file(RELATIVE_PATH relative "${INCLUDE_DIR}" "${header}")
   string(APPEND ours "#include <${relative}>\n")
 endforeach()
+
+list(REMOVE_DUPLICATES outside)
+list(JOIN outside "" outside)
 
 file(WRITE "${EVERYTHING}" "${ours}")
 file(WRITE "${POISONED}" "${outside}#include \"${POISON}\"\n${ours}")
