@@ -116,15 +116,18 @@ TEST_CASE("bounded integers reach every value equally often", "[random]") {
   for (const int count : counts) chi_squared += (count - 10'000.0) * (count - 10'000.0) / 10'000.0;
   CHECK(chi_squared < 22.5);  // 6 degrees of freedom, p = 0.001
 
-  // A remainder would favour the lower third of this range two to one.
+  // A remainder would favour the lower third of this range two to one; a plain product, every third value.
   constexpr std::uint64_t bound = std::uint64_t{3} << 62;
   int lower_third = 0;
+  int every_third = 0;
   for (std::uint64_t i = 0; i < 30'000; ++i) {
     const std::uint64_t value = stream.below(bound, i);
     REQUIRE(value < bound);
     lower_third += value < bound / 3 ? 1 : 0;
+    every_third += value % 3 == 0 ? 1 : 0;
   }
   CHECK(lower_third == Approx(10'000).margin(350));
+  CHECK(every_third == Approx(10'000).margin(350));
   CHECK(stream.below(1, 9) == 0);
   CHECK_THROWS_AS(stream.below(0, 9), smelt::error);
 }
