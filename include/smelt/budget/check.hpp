@@ -44,9 +44,8 @@ inline constexpr accounting total_accounting{.params = parameter_metric::total};
 
 /// Two architectures whose budgets agree within `Within`, counted alike. Asks quietly.
 template <class A, class B, within Within = within{}, accounting Accounting = accounting{}>
-concept BudgetsMatch =
-    Architecture<A> && Architecture<B> &&
-    compare(figures_of_architecture<A, Accounting>, figures_of_architecture<B, Accounting>, Within).ok;
+concept BudgetsMatch = Architecture<A> && Architecture<B> &&
+                       agree(figures_of_architecture<A, Accounting>, figures_of_architecture<B, Accounting>, Within);
 
 namespace detail {
 
@@ -74,9 +73,8 @@ inline constexpr within exactly{.flops = percent{0}, .params = percent{0}, .kv_c
 
 /// An architecture that costs what is stated, exactly or within `Within`. Asks quietly.
 template <class A, stated Stated, within Within = exactly, accounting Accounting = total_accounting>
-concept CostsAsStated = Architecture<A> && compare(figures_of_architecture<A, Accounting>,
-                                                   detail::fill(Stated, figures_of_architecture<A, Accounting>), Within)
-                                               .ok;
+concept CostsAsStated = Architecture<A> && agree(figures_of_architecture<A, Accounting>,
+                                                 detail::fill(Stated, figures_of_architecture<A, Accounting>), Within);
 
 /// An architecture below every limit. Asks quietly.
 template <class A, at_most Limits, accounting Accounting = total_accounting>

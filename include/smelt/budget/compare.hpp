@@ -112,6 +112,15 @@ struct budget_comparison {
   return c;
 }
 
+/// Whether `compare` finds every budget kept; the short way for the compiler.
+[[nodiscard]] constexpr bool agree(const budget_figures& actual, const budget_figures& expected,
+                                   const within& w) noexcept {
+  return actual.gap == coverage_gap::none && expected.gap == coverage_gap::none && fits(actual.flops) &&
+         fits(actual.params) && fits(actual.kv_cache) && fits(expected.flops) && fits(expected.params) &&
+         fits(expected.kv_cache) && agrees(actual.flops, expected.flops, w.flops) &&
+         agrees(actual.params, expected.params, w.params) && agrees(actual.kv_cache, expected.kv_cache, w.kv_cache);
+}
+
 /// Compares two specs under one accounting. Precondition: both satisfy the rules of spec/rules.hpp.
 [[nodiscard]] constexpr budget_comparison compare(const spec& actual, const spec& expected, const within& w = {},
                                                   const accounting& a = {}) noexcept {

@@ -1,7 +1,6 @@
 // How is an architecture named? As a type that derives from arch<spec{...}>; the compiler checks it there.
 #pragma once
 
-#include <concepts>
 #include <smelt/spec/rules.hpp>
 #include <smelt/spec/schedule.hpp>
 #include <smelt/spec/spec.hpp>
@@ -18,6 +17,7 @@ inline constexpr violation violation_of = first_violation(Spec);
 template <spec Spec>
 struct arch
     : private spec_check<violation_of<Spec>.broken, found<violation_of<Spec>.found>, limit<violation_of<Spec>.limit>> {
+  using architecture = arch;                                    ///< arch<spec{...}> as seen from the derived type
   static constexpr spec value = Spec;                           ///< the spec itself
   static constexpr int width = Spec.width;                      ///< residual stream H
   static constexpr int depth = Spec.layers;                     ///< physical layers L
@@ -29,12 +29,10 @@ struct arch
   static constexpr int compression = largest_compression(Spec.loop.visits);  ///< coarsest visit; 1 is full resolution
 };
 
-/// A type that derives from arch<spec{...}>.
+/// A type that derives from arch<spec{...}>. Asked through a member, not by naming arch<T::value>, which would make the
+/// compiler hash the whole spec again for every check.
 template <class T>
-concept Architecture = requires {
-  { T::value } -> std::convertible_to<spec>;
-  requires std::derived_from<T, arch<T::value>>;
-};
+concept Architecture = std::is_same_v<decltype(T::value), const spec> && std::is_base_of_v<typename T::architecture, T>;
 
 /// An architecture that visits a span more than once.
 template <class T>
