@@ -31,7 +31,7 @@ struct shard_layout {
 };
 inline constexpr shard_layout shard_16{20240520, 1, 2};  // uint16 ids
 inline constexpr shard_layout shard_32{20240801, 7, 4};  // uint32 ids
-inline constexpr std::int64_t shard_header_bytes = 256 * 4;
+inline constexpr std::int64_t shard_header_bytes = 1024;
 
 [[nodiscard]] inline std::uint32_t load_bytes(const std::byte* p, std::int64_t count) noexcept {
   std::uint32_t value = 0;
