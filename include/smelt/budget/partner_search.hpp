@@ -1,0 +1,433 @@
+// How is a partner found? Widths around the one that the FLOPs ask for, heads from the KV cache, experts from the
+// parameters; every candidate is costed by the budgets' own coefficients.
+#pragma once
+
+#include <cstdint>
+#include <smelt/budget/affine.hpp>
+#include <smelt/budget/compare.hpp>
+#include <smelt/budget/match_request.hpp>
+#include <smelt/budget/tolerance.hpp>
+#include <smelt/spec/spec.hpp>
+
+namespace smelt::detail {
+
+[[nodiscard]] constexpr std::int64_t distance(std::int64_t a, std::int64_t b) noexcept {
+  return a > b ? a - b : b - a;
+}
+
+/// Multiple of `step` nearest to a / b, `step` at least. Precondition: a >= 0, b >= 1, step >= 1.
+[[nodiscard]] constexpr std::int64_t nearest_multiple(std::int64_t a, std::int64_t b, std::int64_t step) noexcept {
+  const std::int64_t steps = (2 * (a / step) + b) / (2 * b);
+  return steps < 1 ? step : steps * step;
+}
+
+/// By how much a : b differs from c : d, in parts per million of the smaller. Precondition: all >= 1, below 2^31.
+[[nodiscard]] constexpr std::int64_t ratio_distance(std::int64_t a, std::int64_t b, std::int64_t c,
+                                                    std::int64_t d) noexcept {
+  const std::int64_t left = a * d;
+  const std::int64_t right = c * b;
+  return (left > right ? ratio_ppm(left, right) : ratio_ppm(right, left)) - 1'000'000;
+}
+
+/// A difference in thousandths of the one allowed; stops at 2^40.
+[[nodiscard]] constexpr std::int64_t share_of_allowed(std::int64_t difference, std::int64_t allowed) noexcept {
+  constexpr std::int64_t most = std::int64_t{1} << 40;
+  if (difference == 0) return 0;
+  if (allowed == 0) return most;
+  if (allowed >= most) return difference / (allowed / 1000);
+  return difference > most ? most : difference * 1000 / allowed;
+}
+
+/// Key and value heads with their size, and how far the KV cache is then from the base's.
+struct kv_choice {
+  int kv_heads = 0;
+  int head_dim = 0;
+  std::int64_t difference = 0;      ///< bytes a token
+  std::int64_t shape_distance = 0;  ///< ppm, of the number of KV heads
+};
+
+/// The choices in the order in which they are tried; those beyond the list's size are left out.
+struct kv_choice_list {
+  static constexpr int size = 16;
+  kv_choice items[size];
+  int count = 0;
+
+  constexpr void add(const kv_choice& c) noexcept {
+    for (int i = 0; i < count; ++i)
+      if (items[i].kv_heads == c.kv_heads && items[i].head_dim == c.head_dim) return;
+    if (count < size) items[count++] = c;
+  }
+};
+
+/// How good a candidate is; the smaller the better. Inside the tolerances the shape comes first, then the error.
+struct match_rank {
+  bool outside = true;
+  std::int64_t shape = 0;  ///< whole percent
+  std::int64_t worst = 0;  ///< largest difference, in thousandths of the one allowed
+  std::int64_t sum = 0;    ///< of the three
+
+  [[nodiscard]] constexpr bool better_than(const match_rank& o) const noexcept {
+    if (outside != o.outside) return o.outside;
+    if (!outside && shape != o.shape) return shape < o.shape;
+    if (worst != o.worst) return worst < o.worst;
+    if (sum != o.sum) return sum < o.sum;
+    return shape < o.shape;
+  }
+};
+
+/// Why a search ended without a match.
+struct match_failure {
+  match_outcome outcome = match_outcome::not_together;
+  match_constraint constraint = match_constraint::none;
+};
+
+/// The search for a partner of one base.
+class partner_search {
+ public:
+  /// Precondition: the base, the base with the loop and the options are valid.
+  constexpr partner_search(const spec& base, const spec& looped, const within& tolerance,
+                           const match_options& options) noexcept
+      : looped_(looped),
+        options_(options),
+        base_(sizes_of(base)),
+        routed_(base.dense_layers < base.layers),
+        value_dim_(has_latent_attention(base) ? base.attention.latent.value_dim : 0) {
+    if (base.dense_layers == 0) base_.dense_hidden = 0;
+    if (!routed_) base_.experts = base_.hidden = base_.shared_hidden = 0;
+    const accounting& by = options_.by;
+    flops_ = affine_model_of(looped, [&](const spec& s) { return smelt::flops(s, by.flops).train; });
+    params_ = affine_model_of(looped, [&](const spec& s) { return figure_of(parameters(s), by.params); });
+    const auto kv = [&](const spec& s) { return kv_cache(s, by.kv_bytes_per_element).bytes_per_token; };
+    kv_ = affine_model_of(looped, kv).zero;
+    const flop_count base_flops = smelt::flops(base, by.flops);
+    wanted_flops_ = base_flops.train;
+    wanted_params_ = figure_of(parameters(base), by.params);
+    wanted_kv_ = kv(base);
+    // Figures a token are rounded: what is inside this many FLOPs of a sequence is inside the tolerance of a token.
+    const std::int64_t a_token = share_of(base_flops.train_per_token, tolerance.flops);
+    allowed_flops_ = a_token == 0 ? 0 : (a_token - 1) * base_flops.context;
+    allowed_params_ = share_of(wanted_params_, tolerance.params);
+    allowed_kv_ = share_of(wanted_kv_, tolerance.kv_cache);
+  }
+
+  /// Tries every candidate, the likely ones first.
+  constexpr void run() noexcept {
+    const kv_choice_list choices = kv_choices();
+    const std::int64_t step = options_.width_multiple;
+    const std::int64_t centre = options_.vary.width ? wanted_width(choices.items[0]) : base_.width;
+    for (int c = 0; c < choices.count; ++c) {
+      if (!options_.vary.width) {
+        try_width(centre, choices.items[c]);
+        continue;
+      }
+      const std::int64_t middle = clamped(nearest_multiple(centre, 1, step), step, options_.width);
+      for (int i = 0; i <= width_steps; ++i) {
+        if (i > 2 && i * step > centre / 4) break;
+        try_width(middle - i * step, choices.items[c]);
+        if (i > 0) try_width(middle + i * step, choices.items[c]);
+      }
+    }
+  }
+
+  /// The best candidate. Precondition: run() was called.
+  [[nodiscard]] constexpr spec partner() const noexcept {
+    spec s = with_sizes(looped_, best_);
+    // Sizes that play no part keep what the base says.
+    if (looped_.dense_layers == 0) s.dense_hidden = looped_.dense_hidden;
+    if (!routed_) s.experts = looped_.experts;
+    return s;
+  }
+  /// Its distance from the base's shape, in whole percent.
+  [[nodiscard]] constexpr std::int64_t shape() const noexcept { return rank_.shape; }
+
+  /// Why no candidate is inside the tolerances. Precondition: that is so.
+  [[nodiscard]] constexpr match_failure failure() const noexcept {
+    const std::int64_t flops = share_of_allowed(distance(flops_of(best_), wanted_flops_), allowed_flops_);
+    const std::int64_t params = share_of_allowed(distance(params_of(best_), wanted_params_), allowed_params_);
+    if (least_kv_ > allowed_kv_) return {match_outcome::kv_cache_unmet, kv_constraint()};
+    if (least_params_ > allowed_params_) return {match_outcome::params_unmet, params_constraint()};
+    if (least_flops_ > allowed_flops_) return {match_outcome::flops_unmet, flops_constraint()};
+    return {match_outcome::not_together, rank_.worst == flops    ? flops_constraint()
+                                         : rank_.worst == params ? params_constraint()
+                                                                 : kv_constraint()};
+  }
+
+ private:
+  /// Widths tried on each side of the expected one.
+  static constexpr int width_steps = 12;
+  /// A ratio that differs by at most this much is the same shape (ppm).
+  static constexpr std::int64_t same_shape = 50'000;
+
+  [[nodiscard]] static constexpr bool inside(std::int64_t value, const size_limits& l) noexcept {
+    return value >= l.least && (l.most == 0 || value <= l.most);
+  }
+  /// `value`, a multiple of `step`, moved to the nearest multiple that is at least `step` and inside `l`.
+  [[nodiscard]] static constexpr std::int64_t clamped(std::int64_t value, std::int64_t step,
+                                                      const size_limits& l) noexcept {
+    const std::int64_t least = (l.least + step - 1) / step * step;
+    const std::int64_t most = l.most / step * step;
+    if (value < least || value < step) return least < step ? step : least;
+    return l.most > 0 && value > most ? most : value;
+  }
+  [[nodiscard]] static constexpr std::int64_t excess(std::int64_t ppm) noexcept {
+    return ppm > same_shape ? ppm - same_shape : 0;
+  }
+  /// Size of one head's value: what heads * size is compared with the width by.
+  [[nodiscard]] constexpr std::int64_t value_dim(std::int64_t head_dim) const noexcept {
+    return value_dim_ > 0 ? value_dim_ : head_dim;
+  }
+  [[nodiscard]] constexpr std::int64_t kv_of(std::int64_t kv_heads, std::int64_t head_dim) const noexcept {
+    return kv_.one + kv_.key * kv_heads * head_dim + kv_.head_dim * head_dim;
+  }
+  [[nodiscard]] static constexpr std::int64_t value_of(const affine_model& m, const size_set& d) noexcept {
+    const affine_budget b = m.at(d.width);
+    return outside_experts(b, d) + b.experts * d.experts + (b.hidden + b.expert_body * d.experts) * d.hidden;
+  }
+  [[nodiscard]] constexpr std::int64_t flops_of(const size_set& d) const noexcept { return value_of(flops_, d); }
+  [[nodiscard]] constexpr std::int64_t params_of(const size_set& d) const noexcept { return value_of(params_, d); }
+
+  /// Shared and dense feed-forwards keep their ratio to the width.
+  [[nodiscard]] constexpr int scaled_hidden(int hidden, std::int64_t width) const noexcept {
+    if (hidden == 0 || width == base_.width || options_.vary.hidden == hidden_rule::held) return hidden;
+    return static_cast<int>(nearest_multiple(hidden * width, base_.width, options_.hidden_multiple));
+  }
+
+  /// Heads and sizes that restore the KV cache: the base's number of KV heads first, then the others that are inside
+  /// the tolerance, then the nearest.
+  [[nodiscard]] constexpr kv_choice_list kv_choices() noexcept {
+    kv_choice_list list;
+    kv_choice nearest{.difference = -1};
+    const auto add_choices = [&](std::int64_t kv_heads) {
+      if (kv_heads < 1) return;
+      const std::int64_t step = options_.head_dim_multiple;
+      const std::int64_t per_dim = kv_.key * kv_heads + kv_.head_dim;
+      const std::int64_t exact = per_dim > 0 && wanted_kv_ > kv_.one ? (wanted_kv_ - kv_.one) / per_dim : 0;
+      for (int i = 0; i < 2; ++i) {
+        const std::int64_t size =
+            options_.vary.head_dim ? clamped((exact / step + i) * step, step, options_.head_dim) : base_.head_dim;
+        const kv_choice c{static_cast<int>(kv_heads), static_cast<int>(size),
+                          distance(kv_of(kv_heads, size), wanted_kv_), ratio_distance(kv_heads, 1, base_.kv_heads, 1)};
+        if (kv_heads == base_.kv_heads || c.difference <= allowed_kv_) list.add(c);
+        if (nearest.difference < 0 || c.difference < nearest.difference) nearest = c;
+      }
+    };
+    add_choices(base_.kv_heads);
+    if (options_.vary.kv_heads && value_dim_ == 0) {
+      if (!options_.vary.head_dim && kv_.key > 0) {
+        const std::int64_t exact = (wanted_kv_ - kv_.one) / (kv_.key * base_.head_dim);
+        add_choices(exact);
+        add_choices(exact + 1);
+      }
+      for (int i = 1; i <= 8; ++i) {
+        add_choices(base_.kv_heads - i);
+        add_choices(std::int64_t{base_.kv_heads} + i);
+      }
+      if (base_.kv_heads % 2 == 0) add_choices(base_.kv_heads / 2);
+      add_choices(std::int64_t{2} * base_.kv_heads);
+    }
+    least_kv_ = nearest.difference;
+    if (list.count == kv_choice_list::size) --list.count;
+    list.add(nearest);
+    return list;
+  }
+
+  /// The width at which the base's shape, with `kv` and experts solved from the parameters, costs the base's FLOPs.
+  [[nodiscard]] constexpr std::int64_t wanted_width(const kv_choice& kv) const noexcept {
+    std::int64_t low = 1;
+    std::int64_t high = std::int64_t{2} * base_.width;
+    while (low < high) {
+      const std::int64_t width = (low + high) / 2;
+      size_set d = base_;
+      d.width = static_cast<int>(width);
+      d.kv_heads = kv.kv_heads;
+      d.head_dim = kv.head_dim;
+      d.heads = static_cast<int>(wanted_heads(width, kv.head_dim, 1));
+      d.shared_hidden = scaled_hidden(base_.shared_hidden, width);
+      d.dense_hidden = scaled_hidden(base_.dense_hidden, width);
+      if (options_.vary.hidden != hidden_rule::held)
+        d.hidden = static_cast<int>(nearest_multiple(base_.hidden * width, base_.width, 1));
+      const affine_budget p = params_.at(width);
+      d.experts = solved_experts(p, outside_experts(p, d), d.hidden);
+      if (flops_of(d) < wanted_flops_) {
+        low = width + 1;
+      } else {
+        high = width;
+      }
+    }
+    return low;
+  }
+
+  /// Query heads, a multiple of `step`, for which heads x size keeps the base's ratio to the width.
+  [[nodiscard]] constexpr std::int64_t wanted_heads(std::int64_t width, int head_dim,
+                                                    std::int64_t step) const noexcept {
+    return nearest_multiple(base_.heads * value_dim(base_.head_dim) * width, base_.width * value_dim(head_dim), step);
+  }
+
+  /// Stored experts that recover the parameters, given the rest of them; the base's when they may not vary.
+  [[nodiscard]] constexpr int solved_experts(const affine_budget& p, std::int64_t outside,
+                                             std::int64_t hidden) const noexcept {
+    const std::int64_t each = p.experts + p.expert_body * hidden;
+    if (!options_.vary.experts || !routed_ || each <= 0) return base_.experts;
+    const std::int64_t step = options_.experts_multiple;
+    const std::int64_t rest = wanted_params_ - outside - p.hidden * hidden;
+    const std::int64_t exact = rest <= 0 ? step : (rest + each * step / 2) / (each * step) * step;
+    const std::int64_t least = least_experts();
+    const std::int64_t most = most_experts();
+    return static_cast<int>(exact < least ? least : exact > most ? most : exact);
+  }
+  [[nodiscard]] constexpr std::int64_t least_experts() const noexcept {
+    const std::int64_t step = options_.experts_multiple;
+    const std::int64_t active = looped_.experts.active;
+    const std::int64_t least = options_.experts.least > active ? options_.experts.least : active;
+    return (least + step - 1) / step * step;
+  }
+  [[nodiscard]] constexpr std::int64_t most_experts() const noexcept {
+    const std::int64_t step = options_.experts_multiple;
+    const std::int64_t unasked = base_.experts < INT32_MAX / 16 ? 16 * base_.experts : INT32_MAX;
+    return (options_.experts.most > 0 ? options_.experts.most : unasked) / step * step;
+  }
+
+  /// Hidden widths to try at one width: the multiples around the base's ratio and around what the FLOPs ask for.
+  struct hidden_choices {
+    std::int64_t items[4] = {};
+    int count = 0;
+
+    constexpr void add(std::int64_t hidden) noexcept {
+      for (int i = 0; i < count; ++i)
+        if (items[i] == hidden) return;
+      items[count++] = hidden;
+    }
+  };
+  [[nodiscard]] constexpr hidden_choices hidden_around(std::int64_t width, std::int64_t for_flops) const noexcept {
+    hidden_choices h;
+    if (!routed_ || options_.vary.hidden == hidden_rule::held) {
+      h.add(base_.hidden);
+      return h;
+    }
+    const std::int64_t step = options_.hidden_multiple;
+    const bool free = options_.vary.hidden == hidden_rule::free;
+    const std::int64_t below = base_.hidden * width / base_.width / step * step;
+    if (below > 0) h.add(below);
+    h.add(below + step);
+    for (int i = 0; i < 2; ++i) {
+      const std::int64_t hidden = for_flops / step * step + i * step;
+      if (hidden < 1 || hidden > 8 * std::int64_t{base_.hidden}) continue;
+      const std::int64_t off = ratio_distance(hidden, width, base_.hidden, base_.width);
+      if (off <= (free ? 1'000'000 : same_shape)) h.add(hidden);
+    }
+    return h;
+  }
+
+  constexpr void try_width(std::int64_t width, const kv_choice& kv) noexcept {
+    if (width < 1 || (options_.vary.width && !inside(width, options_.width))) return;
+    const std::int64_t kv_shape = excess(kv.shape_distance);
+    if (!rank_.outside && kv_shape / 10'000 > rank_.shape) return;
+    size_set d = base_;
+    d.width = static_cast<int>(width);
+    d.kv_heads = kv.kv_heads;
+    d.head_dim = kv.head_dim;
+    d.shared_hidden = scaled_hidden(base_.shared_hidden, width);
+    d.dense_hidden = scaled_hidden(base_.dense_hidden, width);
+    const affine_budget f = flops_.at(width);
+    const affine_budget p = params_.at(width);
+    if (!options_.vary.heads) {
+      if (base_.heads % kv.kv_heads == 0) try_heads(d, kv, kv_shape, f, p);
+      return;
+    }
+    const std::int64_t heads = wanted_heads(width, kv.head_dim, kv.kv_heads);
+    for (int i = -1; i <= 1; ++i) {
+      const std::int64_t n = heads + i * kv.kv_heads;
+      if (n < 1) continue;
+      d.heads = static_cast<int>(n);
+      try_heads(d, kv, kv_shape, f, p);
+    }
+  }
+
+  /// Tries the hidden widths, with the experts that go with each, for everything else given in `d`.
+  constexpr void try_heads(size_set d, const kv_choice& kv, std::int64_t kv_shape, const affine_budget& f,
+                           const affine_budget& p) noexcept {
+    const std::int64_t attention_shape =
+        kv_shape + excess(ratio_distance(d.heads * value_dim(d.head_dim), d.width,
+                                         base_.heads * value_dim(base_.head_dim), base_.width));
+    if (!rank_.outside && attention_shape / 10'000 > rank_.shape) return;
+    const std::int64_t flops = outside_experts(f, d);
+    const std::int64_t params = outside_experts(p, d);
+    const std::int64_t at_ratio = base_.hidden * std::int64_t{d.width} / base_.width;
+    const std::int64_t experts = solved_experts(p, params, at_ratio);
+    const std::int64_t per_hidden = f.hidden + f.expert_body * experts;
+    const std::int64_t rest = wanted_flops_ - flops - f.experts * experts;
+    const hidden_choices hidden = hidden_around(d.width, per_hidden <= 0 || rest <= 0 ? 0 : rest / per_hidden);
+    for (int i = 0; i < hidden.count; ++i) {
+      d.hidden = static_cast<int>(hidden.items[i]);
+      d.experts = solved_experts(p, params, d.hidden);
+      const std::int64_t body = d.hidden * std::int64_t{d.experts};
+      consider(d, flops + f.experts * d.experts + f.hidden * d.hidden + f.expert_body * body,
+               params + p.experts * d.experts + p.hidden * d.hidden + p.expert_body * body, kv, attention_shape);
+    }
+  }
+
+  /// Keeps `d` when it is better than the best so far.
+  constexpr void consider(const size_set& d, std::int64_t flops, std::int64_t params, const kv_choice& kv,
+                          std::int64_t attention_shape) noexcept {
+    const std::int64_t flops_off = distance(flops, wanted_flops_);
+    const std::int64_t params_off = distance(params, wanted_params_);
+    if (least_flops_ < 0 || flops_off < least_flops_) least_flops_ = flops_off;
+    if (least_params_ < 0 || params_off < least_params_) least_params_ = params_off;
+    match_rank r;
+    r.outside = flops_off > allowed_flops_ || params_off > allowed_params_ || kv.difference > allowed_kv_;
+    if (r.outside && !rank_.outside) return;
+    const std::int64_t hidden_shape =
+        routed_ ? excess(ratio_distance(d.hidden, d.width, base_.hidden, base_.width)) : 0;
+    r.shape = (attention_shape + hidden_shape) / 10'000;
+    const std::int64_t f = share_of_allowed(flops_off, allowed_flops_);
+    const std::int64_t p = share_of_allowed(params_off, allowed_params_);
+    const std::int64_t k = share_of_allowed(kv.difference, allowed_kv_);
+    r.worst = f > p ? (f > k ? f : k) : (p > k ? p : k);
+    r.sum = f + p + k;
+    if (any_ && !r.better_than(rank_)) return;
+    any_ = true;
+    rank_ = r;
+    best_ = d;
+  }
+
+  [[nodiscard]] constexpr match_constraint flops_constraint() const noexcept {
+    if (!options_.vary.width) return match_constraint::width_held;
+    const std::int64_t step = options_.width_multiple;
+    const bool lower = flops_of(best_) > wanted_flops_;
+    return inside(best_.width + (lower ? -step : step), options_.width) ? match_constraint::width_multiple
+                                                                        : match_constraint::width_limits;
+  }
+  [[nodiscard]] constexpr match_constraint params_constraint() const noexcept {
+    if (!routed_) return match_constraint::no_experts;
+    if (!options_.vary.experts) return match_constraint::experts_held;
+    const bool fewer = params_of(best_) > wanted_params_;
+    return (fewer ? best_.experts <= least_experts() : best_.experts >= most_experts())
+               ? match_constraint::experts_limits
+               : match_constraint::experts_multiple;
+  }
+  [[nodiscard]] constexpr match_constraint kv_constraint() const noexcept {
+    if (!options_.vary.head_dim)
+      return options_.vary.kv_heads ? match_constraint::head_dim_held : match_constraint::kv_heads_held;
+    const bool lower = kv_of(best_.kv_heads, best_.head_dim) > wanted_kv_;
+    const int step = options_.head_dim_multiple;
+    return inside(best_.head_dim + (lower ? -step : step), options_.head_dim) ? match_constraint::head_dim_multiple
+                                                                              : match_constraint::head_dim_limits;
+  }
+
+  spec looped_;
+  match_options options_;
+  size_set base_;
+  bool routed_;
+  int value_dim_;
+  affine_model flops_{}, params_{};  // FLOPs of a training sequence; parameters
+  affine_budget kv_{};               // bytes a token; the width plays no part
+  std::int64_t wanted_flops_ = 0, wanted_params_ = 0, wanted_kv_ = 0;
+  std::int64_t allowed_flops_ = 0, allowed_params_ = 0, allowed_kv_ = 0;
+  // The smallest differences seen, each budget by itself; -1 before the first candidate.
+  std::int64_t least_flops_ = -1, least_params_ = -1, least_kv_ = -1;
+  bool any_ = false;
+  match_rank rank_{};
+  size_set best_{};
+};
+
+}  // namespace smelt::detail
