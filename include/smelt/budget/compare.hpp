@@ -45,21 +45,6 @@ struct budget_figures {
   friend constexpr bool operator==(const budget_figures&, const budget_figures&) = default;
 };
 
-/// The figure of `p` that `m` names.
-[[nodiscard]] constexpr std::int64_t figure_of(const parameter_count& p, parameter_metric m) noexcept {
-  switch (m) {
-    case parameter_metric::non_embedding:
-      return p.non_embedding;
-    case parameter_metric::total:
-      return p.total;
-    case parameter_metric::active:
-      return p.active;
-    case parameter_metric::matrices:
-      return p.matrices;
-  }
-  return 0;
-}
-
 namespace detail {
 
 template <class Count>

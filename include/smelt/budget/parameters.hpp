@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <smelt/budget/checked.hpp>
+#include <smelt/budget/conventions.hpp>
 #include <smelt/spec/schedule.hpp>
 #include <smelt/spec/spec.hpp>
 #include <type_traits>
@@ -208,6 +209,21 @@ template <class Count>
 [[nodiscard]] constexpr parameter_count parameters(const spec& s) noexcept {
   if (std::is_constant_evaluated()) return detail::parameters_in<detail::unchecked_count>(s, parameters_of_layer(s));
   return detail::parameters_in<detail::checked_count>(s, parameters_of_layer(s));
+}
+
+/// The figure of `p` that `m` names.
+[[nodiscard]] constexpr std::int64_t figure_of(const parameter_count& p, parameter_metric m) noexcept {
+  switch (m) {
+    case parameter_metric::non_embedding:
+      return p.non_embedding;
+    case parameter_metric::total:
+      return p.total;
+    case parameter_metric::active:
+      return p.active;
+    case parameter_metric::matrices:
+      return p.matrices;
+  }
+  return 0;
 }
 
 /// N_unroll(R) = N_act + (R - 1) N_loop: matrices that a token meets when the looped span is visited `visits` times.
