@@ -48,7 +48,7 @@ struct kv_choice {
 
 /// The choices in the order in which they are tried; those beyond the list's size are left out.
 struct kv_choice_list {
-  static constexpr int size = 16;
+  static constexpr int size = 8;
   kv_choice items[size];
   int count = 0;
 
@@ -108,23 +108,31 @@ class partner_search {
     allowed_flops_ = a_token == 0 ? 0 : (a_token - 1) * base_flops.context;
     allowed_params_ = share_of(wanted_params_, tolerance.params);
     allowed_kv_ = share_of(wanted_kv_, tolerance.kv_cache);
+    const std::int64_t step = options_.experts_multiple;
+    const int active = looped.experts.active;
+    const std::int64_t fewest = options_.experts.least > active ? options_.experts.least : active;
+    const std::int64_t unasked = base_.experts < INT32_MAX / 16 ? 16 * base_.experts : INT32_MAX;
+    least_experts_ = (fewest + step - 1) / step * step;
+    most_experts_ = (options_.experts.most > 0 ? options_.experts.most : unasked) / step * step;
   }
 
   /// Tries every candidate, the likely ones first.
   constexpr void run() noexcept {
     const kv_choice_list choices = kv_choices();
     const std::int64_t step = options_.width_multiple;
-    const std::int64_t centre = options_.vary.width ? wanted_width(choices.items[0]) : base_.width;
+    const std::int64_t centre =
+        clamped(nearest_multiple(wanted_width(choices.items[0]), 1, step), step, options_.width);
     for (int c = 0; c < choices.count; ++c) {
+      const kv_choice& kv = choices.items[c];
       if (!options_.vary.width) {
-        try_width(centre, choices.items[c]);
+        try_width(base_.width, kv);
         continue;
       }
-      const std::int64_t middle = clamped(nearest_multiple(centre, 1, step), step, options_.width);
-      for (int i = 0; i <= width_steps; ++i) {
+      const int steps = kv.kv_heads == base_.kv_heads ? width_steps : width_steps / 2;
+      for (int i = 0; i <= steps; ++i) {
         if (i > 2 && i * step > centre / 4) break;
-        try_width(middle - i * step, choices.items[c]);
-        if (i > 0) try_width(middle + i * step, choices.items[c]);
+        try_width(centre - i * step, kv);
+        if (i > 0) try_width(centre + i * step, kv);
       }
     }
   }
@@ -147,14 +155,19 @@ class partner_search {
     if (least_kv_ > allowed_kv_) return {match_outcome::kv_cache_unmet, kv_constraint()};
     if (least_params_ > allowed_params_) return {match_outcome::params_unmet, params_constraint()};
     if (least_flops_ > allowed_flops_) return {match_outcome::flops_unmet, flops_constraint()};
+    // A size that cannot move explains more than the steps of those that can.
+    if (!routed_ || !options_.vary.experts) return {match_outcome::not_together, params_constraint()};
+    if (!options_.vary.width) return {match_outcome::not_together, flops_constraint()};
     return {match_outcome::not_together, rank_.worst == flops    ? flops_constraint()
                                          : rank_.worst == params ? params_constraint()
                                                                  : kv_constraint()};
   }
 
  private:
-  /// Widths tried on each side of the expected one.
+  /// Widths tried on each side of the expected one; half as many for another number of KV heads.
   static constexpr int width_steps = 12;
+  /// Numbers of query heads tried on each side of the one that keeps heads x head_dim / width.
+  static constexpr int heads_steps = 2;
   /// A ratio that differs by at most this much is the same shape (ppm).
   static constexpr std::int64_t same_shape = 50'000;
 
@@ -271,25 +284,11 @@ class partner_search {
     const std::int64_t step = options_.experts_multiple;
     const std::int64_t rest = wanted_params_ - outside - p.hidden * hidden;
     const std::int64_t exact = rest <= 0 ? step : (rest + each * step / 2) / (each * step) * step;
-    const std::int64_t least = least_experts();
-    const std::int64_t most = most_experts();
-    return static_cast<int>(exact < least ? least : exact > most ? most : exact);
+    return static_cast<int>(exact < least_experts_ ? least_experts_ : exact > most_experts_ ? most_experts_ : exact);
   }
-  [[nodiscard]] constexpr std::int64_t least_experts() const noexcept {
-    const std::int64_t step = options_.experts_multiple;
-    const std::int64_t active = looped_.experts.active;
-    const std::int64_t least = options_.experts.least > active ? options_.experts.least : active;
-    return (least + step - 1) / step * step;
-  }
-  [[nodiscard]] constexpr std::int64_t most_experts() const noexcept {
-    const std::int64_t step = options_.experts_multiple;
-    const std::int64_t unasked = base_.experts < INT32_MAX / 16 ? 16 * base_.experts : INT32_MAX;
-    return (options_.experts.most > 0 ? options_.experts.most : unasked) / step * step;
-  }
-
-  /// Hidden widths to try at one width: the multiples around the base's ratio and around what the FLOPs ask for.
+  /// Hidden widths to try, at most ten of them.
   struct hidden_choices {
-    std::int64_t items[4] = {};
+    std::int64_t items[10] = {};
     int count = 0;
 
     constexpr void add(std::int64_t hidden) noexcept {
@@ -298,24 +297,15 @@ class partner_search {
       items[count++] = hidden;
     }
   };
-  [[nodiscard]] constexpr hidden_choices hidden_around(std::int64_t width, std::int64_t for_flops) const noexcept {
-    hidden_choices h;
-    if (!routed_ || options_.vary.hidden == hidden_rule::held) {
-      h.add(base_.hidden);
-      return h;
-    }
+  /// Adds the two multiples around top / bottom, as far as the caller's rule allows them at `width`.
+  constexpr void add_hidden(hidden_choices& h, std::int64_t width, std::int64_t top,
+                            std::int64_t bottom) const noexcept {
     const std::int64_t step = options_.hidden_multiple;
-    const bool free = options_.vary.hidden == hidden_rule::free;
-    const std::int64_t below = base_.hidden * width / base_.width / step * step;
-    if (below > 0) h.add(below);
-    h.add(below + step);
-    for (int i = 0; i < 2; ++i) {
-      const std::int64_t hidden = for_flops / step * step + i * step;
-      if (hidden < 1 || hidden > 8 * std::int64_t{base_.hidden}) continue;
-      const std::int64_t off = ratio_distance(hidden, width, base_.hidden, base_.width);
-      if (off <= (free ? 1'000'000 : same_shape)) h.add(hidden);
-    }
-    return h;
+    const std::int64_t off = options_.vary.hidden == hidden_rule::free ? 1'000'000 : same_shape;
+    if (top <= 0 || bottom <= 0 || top / bottom > std::int64_t{8} * base_.hidden) return;
+    const std::int64_t below = top / bottom / step * step;
+    for (std::int64_t hidden = below; hidden <= below + step; hidden += step)
+      if (hidden > 0 && ratio_distance(hidden, width, base_.hidden, base_.width) <= off) h.add(hidden);
   }
 
   constexpr void try_width(std::int64_t width, const kv_choice& kv) noexcept {
@@ -335,7 +325,7 @@ class partner_search {
       return;
     }
     const std::int64_t heads = wanted_heads(width, kv.head_dim, kv.kv_heads);
-    for (int i = -1; i <= 1; ++i) {
+    for (int i = -heads_steps; i <= heads_steps; ++i) {
       const std::int64_t n = heads + i * kv.kv_heads;
       if (n < 1) continue;
       d.heads = static_cast<int>(n);
@@ -352,11 +342,24 @@ class partner_search {
     if (!rank_.outside && attention_shape / 10'000 > rank_.shape) return;
     const std::int64_t flops = outside_experts(f, d);
     const std::int64_t params = outside_experts(p, d);
-    const std::int64_t at_ratio = base_.hidden * std::int64_t{d.width} / base_.width;
-    const std::int64_t experts = solved_experts(p, params, at_ratio);
-    const std::int64_t per_hidden = f.hidden + f.expert_body * experts;
-    const std::int64_t rest = wanted_flops_ - flops - f.experts * experts;
-    const hidden_choices hidden = hidden_around(d.width, per_hidden <= 0 || rest <= 0 ? 0 : rest / per_hidden);
+    hidden_choices hidden;
+    if (!routed_ || options_.vary.hidden == hidden_rule::held) {
+      hidden.add(base_.hidden);
+    } else {
+      // The multiples around the base's ratio; around what the FLOPs ask for; and, since experts come whole, around
+      // what the parameters ask for with the number of experts that this ratio gives, one fewer and one more.
+      const std::int64_t step = options_.hidden_multiple;
+      const std::int64_t at_ratio = base_.hidden * std::int64_t{d.width} / base_.width;
+      const std::int64_t below = at_ratio / step * step;
+      if (below > 0) hidden.add(below);
+      hidden.add(below + step);
+      const std::int64_t experts = solved_experts(p, params, at_ratio);
+      add_hidden(hidden, d.width, wanted_flops_ - flops - f.experts * experts, f.hidden + f.expert_body * experts);
+      for (int i = -1; i <= 1; ++i) {
+        const std::int64_t e = experts + i * options_.experts_multiple;
+        add_hidden(hidden, d.width, wanted_params_ - params - p.experts * e, p.hidden + p.expert_body * e);
+      }
+    }
     for (int i = 0; i < hidden.count; ++i) {
       d.hidden = static_cast<int>(hidden.items[i]);
       d.experts = solved_experts(p, params, d.hidden);
@@ -401,7 +404,7 @@ class partner_search {
     if (!routed_) return match_constraint::no_experts;
     if (!options_.vary.experts) return match_constraint::experts_held;
     const bool fewer = params_of(best_) > wanted_params_;
-    return (fewer ? best_.experts <= least_experts() : best_.experts >= most_experts())
+    return (fewer ? best_.experts <= least_experts_ : best_.experts >= most_experts_)
                ? match_constraint::experts_limits
                : match_constraint::experts_multiple;
   }
@@ -423,6 +426,7 @@ class partner_search {
   affine_budget kv_{};               // bytes a token; the width plays no part
   std::int64_t wanted_flops_ = 0, wanted_params_ = 0, wanted_kv_ = 0;
   std::int64_t allowed_flops_ = 0, allowed_params_ = 0, allowed_kv_ = 0;
+  std::int64_t least_experts_ = 0, most_experts_ = 0;
   // The smallest differences seen, each budget by itself; -1 before the first candidate.
   std::int64_t least_flops_ = -1, least_params_ = -1, least_kv_ = -1;
   bool any_ = false;
