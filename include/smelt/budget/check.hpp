@@ -85,6 +85,10 @@ template <std::int64_t Figure>
 struct actual {
   static constexpr bool allowed = false;
 };
+template <coverage_gap Gap>
+struct not_covered {
+  static constexpr bool allowed = false;
+};
 template <std::int64_t Figure>
 struct expected {};
 template <std::int64_t PartsPerMillion>
@@ -100,9 +104,9 @@ struct broken_budget {
   static_assert(Actual::allowed, SMELT_B001);
 };
 /// The row of FLOPs that cannot be counted.
-template <metric Metric, coverage_gap Gap>
+template <metric Metric, class NotCovered>
 struct uncovered_budget {
-  static_assert(Gap == coverage_gap::none, SMELT_B002);
+  static_assert(NotCovered::allowed, SMELT_B002);
 };
 /// The row of a limit that is passed.
 template <metric Metric, class Actual, class Most, class Ratio>
@@ -142,10 +146,20 @@ struct choose_row<row_state::broken> {
 template <>
 struct choose_row<row_state::uncovered> {
   template <metric Metric, const budget_comparison& C>
-  using type = uncovered_budget<Metric, C.gap>;
+  using type = uncovered_budget<Metric, not_covered<C.gap>>;
 };
 template <metric Metric, const budget_comparison& C>
 using comparison_row = typename choose_row<state_of(C, Metric)>::template type<Metric, C>;
+
+struct covered_flops {};
+template <coverage_gap Gap>
+struct choose_coverage_row {
+  using type = uncovered_budget<metric::flops, not_covered<Gap>>;
+};
+template <>
+struct choose_coverage_row<coverage_gap::none> {
+  using type = covered_flops;
+};
 
 template <bool Kept>
 struct choose_limit_row {
@@ -198,8 +212,8 @@ struct within_budget
       private detail::limit_row<metric::kv_cache, figures_of_architecture<A, Accounting>.kv_cache, Limits.kv_cache>,
       private detail::limit_row<metric::active_params, detail::active_parameters(A::value, Limits),
                                 Limits.active_params>,
-      private uncovered_budget<metric::flops,
-                               Limits.flops == 0 ? coverage_gap::none : figures_of_architecture<A, Accounting>.gap> {
+      private detail::choose_coverage_row<Limits.flops == 0 ? coverage_gap::none
+                                                            : figures_of_architecture<A, Accounting>.gap>::type {
   static constexpr bool passed = true;  ///< as in budgets_match
 };
 

@@ -1,0 +1,34 @@
+// expect: \[smelt-S007\] spec: dense_hidden must be at least 1 when there are dense layers
+// expect: found<0(LL)?>.*limit<1(LL)?>
+// max-lines: 11
+#include <smelt/spec/arch.hpp>
+
+namespace {
+
+#ifdef CONTROL
+constexpr smelt::spec model{.vocab = 256,
+                            .context = 128,
+                            .width = 64,
+                            .layers = 4,
+                            .dense_layers = 1,
+                            .dense_hidden = 128,
+                            .attention = {.heads = 4, .kv_heads = 2, .head_dim = 16},
+                            .experts = {.stored = 8, .active = 2, .hidden = 32}};
+#else
+constexpr smelt::spec model{.vocab = 256,
+                            .context = 128,
+                            .width = 64,
+                            .layers = 4,
+                            .dense_layers = 1,
+                            .dense_hidden = 0,
+                            .attention = {.heads = 4, .kv_heads = 2, .head_dim = 16},
+                            .experts = {.stored = 8, .active = 2, .hidden = 32}};
+#endif
+
+struct checked : smelt::arch<model> {};
+
+}  // namespace
+
+int main() {
+  return checked::width == 0 ? 1 : 0;
+}

@@ -1,0 +1,30 @@
+// expect: \[smelt-S012\] spec: attention\.window must be 0 \(no window\) or positive
+// expect: found<-1(LL)?>.*limit<0(LL)?>
+// max-lines: 11
+#include <smelt/spec/arch.hpp>
+
+namespace {
+
+#ifdef CONTROL
+constexpr smelt::spec model{.vocab = 256,
+                            .context = 128,
+                            .width = 64,
+                            .layers = 4,
+                            .attention = {.heads = 4, .kv_heads = 2, .head_dim = 16, .window = 32},
+                            .experts = {.stored = 8, .active = 2, .hidden = 32}};
+#else
+constexpr smelt::spec model{.vocab = 256,
+                            .context = 128,
+                            .width = 64,
+                            .layers = 4,
+                            .attention = {.heads = 4, .kv_heads = 2, .head_dim = 16, .window = -1},
+                            .experts = {.stored = 8, .active = 2, .hidden = 32}};
+#endif
+
+struct checked : smelt::arch<model> {};
+
+}  // namespace
+
+int main() {
+  return checked::width == 0 ? 1 : 0;
+}

@@ -1,0 +1,30 @@
+// expect: \[smelt-S013\] spec: attention\.rotary_base must be at least 2
+// expect: found<1(LL)?>.*limit<2(LL)?>
+// max-lines: 11
+#include <smelt/spec/arch.hpp>
+
+namespace {
+
+#ifdef CONTROL
+constexpr smelt::spec model{.vocab = 256,
+                            .context = 128,
+                            .width = 64,
+                            .layers = 4,
+                            .attention = {.heads = 4, .kv_heads = 2, .head_dim = 16, .rotary_base = 10'000},
+                            .experts = {.stored = 8, .active = 2, .hidden = 32}};
+#else
+constexpr smelt::spec model{.vocab = 256,
+                            .context = 128,
+                            .width = 64,
+                            .layers = 4,
+                            .attention = {.heads = 4, .kv_heads = 2, .head_dim = 16, .rotary_base = 1},
+                            .experts = {.stored = 8, .active = 2, .hidden = 32}};
+#endif
+
+struct checked : smelt::arch<model> {};
+
+}  // namespace
+
+int main() {
+  return checked::width == 0 ? 1 : 0;
+}

@@ -1,0 +1,32 @@
+// expect: \[smelt-S014\] spec: attention\.latent must have ranks and head sizes of at least 1 when kv_rank is set
+// expect: found<0(LL)?>.*limit<1(LL)?>
+// max-lines: 11
+#include <smelt/spec/arch.hpp>
+
+namespace {
+
+#ifdef CONTROL
+constexpr smelt::spec model{
+    .vocab = 256,
+    .context = 128,
+    .width = 64,
+    .layers = 4,
+    .attention = {.heads = 4, .kv_heads = 4, .latent = {.kv_rank = 32, .nope_dim = 16, .rope_dim = 8, .value_dim = 16}},
+    .experts = {.stored = 8, .active = 2, .hidden = 32}};
+#else
+constexpr smelt::spec model{
+    .vocab = 256,
+    .context = 128,
+    .width = 64,
+    .layers = 4,
+    .attention = {.heads = 4, .kv_heads = 4, .latent = {.kv_rank = 32, .nope_dim = 16, .rope_dim = 8, .value_dim = 0}},
+    .experts = {.stored = 8, .active = 2, .hidden = 32}};
+#endif
+
+struct checked : smelt::arch<model> {};
+
+}  // namespace
+
+int main() {
+  return checked::width == 0 ? 1 : 0;
+}
