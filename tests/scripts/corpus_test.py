@@ -1,6 +1,6 @@
 """Tests of scripts/corpus on small inputs made here; no network, no packages.
 
-Run: python3 -m unittest tests/scripts/corpus_test.py
+Run: python3 tests/scripts/corpus_test.py
 """
 
 import contextlib
@@ -78,7 +78,7 @@ class Text(unittest.TestCase):
     def test_page_drops_navigation_and_keeps_code(self):
         page = corpus.Page("<html><head><title>Sheep</title><style>b{}</style></head><body>"
                            "<div class='navheader'><div>Prev</div> Next</div><script>x()</script>"
-                           "<h2>Wool<a class='headerlink'>\u00b6</a></h2><p>A\n sheep &amp; a <b>lamb</b>.</p>"
+                           "<h2>Wool<a class='headerlink'>\u00b6</a></h2><p class='note'>A\n sheep &amp; a <b>lamb</b>.</p>"
                            "<pre>if x:\n    y &lt; 1</pre><ul><li>one</li><li>two</li></ul></body></html>")
         self.assertEqual(page.text(), "# Sheep\n\n## Wool\n\nA sheep & a lamb.\n\nif x:\n    y < 1\n\n- one\n- two")
 
