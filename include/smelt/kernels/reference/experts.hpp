@@ -26,10 +26,27 @@ void check_experts(const char* op, const experts_shape& s, matrix_view<const Sca
   check_shape(op, "w_gate", w_gate, rows, s.width);
   check_shape(op, "w_up", w_up, rows, s.width);
   check_shape(op, "w_down", w_down, std::int64_t{s.experts} * s.width, s.hidden);
+  check_at_least(op, "active", s.active, 1);
+  check_at_least(op, "width", s.width, 1);
+  check_at_least(op, "hidden", s.hidden, 1);
   check_grouping(op, grouping, s.experts, x.rows * s.active);
   check_shape(op, "weights", weights, x.rows, s.active);
   check_shape(op, "gate", gate, x.rows * s.active, s.hidden);
   check_shape(op, "up", up, x.rows * s.active, s.hidden);
+}
+
+template <class Scalar>
+void check_expert_gradients(const char* op, const experts_shape& s, std::int64_t tokens, matrix_view<const Scalar> dy,
+                            matrix_view<const Scalar> dx, matrix_view<const Scalar> dw_gate,
+                            matrix_view<const Scalar> dw_up, matrix_view<const Scalar> dw_down,
+                            matrix_view<const Scalar> dweights) {
+  const std::int64_t rows = std::int64_t{s.experts} * s.hidden;
+  check_shape(op, "dy", dy, tokens, s.width);
+  check_shape(op, "dx", dx, tokens, s.width);
+  check_shape(op, "dw_gate", dw_gate, rows, s.width);
+  check_shape(op, "dw_up", dw_up, rows, s.width);
+  check_shape(op, "dw_down", dw_down, std::int64_t{s.experts} * s.width, s.hidden);
+  check_shape(op, "dweights", dweights, tokens, s.active);
 }
 
 template <std::floating_point Scalar>
@@ -48,7 +65,7 @@ void experts(Shape shape, matrix_view<const Scalar> x, matrix_view<const Scalar>
   const experts_shape s = shape;
   const std::int64_t width = s.width;
   const std::int64_t hidden = s.hidden;
-  detail::check_experts("experts", s, x, w_gate, w_up, w_down, grouping, weights, gate, up);
+  detail::check_experts<Scalar, Scalar>("experts", s, x, w_gate, w_up, w_down, grouping, weights, gate, up);
   check_shape("experts", "y", y, x.rows, width);
   std::fill(y.data, y.data + y.size(), Scalar{0});
   for (std::int64_t e = 0; e < s.experts; ++e) {
@@ -84,13 +101,9 @@ void experts_backward(Shape shape, matrix_view<const Scalar> x, matrix_view<cons
   const experts_shape s = shape;
   const std::int64_t width = s.width;
   const std::int64_t hidden = s.hidden;
-  detail::check_experts("experts_backward", s, x, w_gate, w_up, w_down, grouping, weights, gate, up);
-  check_shape("experts_backward", "dy", dy, x.rows, width);
-  check_shape("experts_backward", "dx", dx, x.rows, width);
-  check_shape("experts_backward", "dw_gate", dw_gate, w_gate.rows, w_gate.cols);
-  check_shape("experts_backward", "dw_up", dw_up, w_up.rows, w_up.cols);
-  check_shape("experts_backward", "dw_down", dw_down, w_down.rows, w_down.cols);
-  check_shape("experts_backward", "dweights", dweights, x.rows, s.active);
+  detail::check_experts<Scalar, const Scalar>("experts_backward", s, x, w_gate, w_up, w_down, grouping, weights, gate,
+                                              up);
+  detail::check_expert_gradients<Scalar>("experts_backward", s, x.rows, dy, dx, dw_gate, dw_up, dw_down, dweights);
   for (std::int64_t e = 0; e < s.experts; ++e) {
     for (std::int64_t g = grouping.offsets[e]; g < grouping.offsets[e + 1]; ++g) {
       const std::int64_t token = grouping.assignment[g] / s.active;

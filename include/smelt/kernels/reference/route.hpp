@@ -32,6 +32,52 @@ inline void check_router(const char* op, const router_shape& s) {
   }
 }
 
+template <class Scalar>
+void check_route(const router_shape& s, matrix_view<const Scalar> logits, std::span<const Scalar> selection_bias,
+                 matrix_view<const Scalar> scores, std::span<const std::int32_t> ids, matrix_view<const Scalar> weights,
+                 std::span<const Scalar> logsumexp) {
+  const std::int64_t tokens = logits.rows;
+  check_router("route", s);
+  check_shape("route", "logits", logits, tokens, s.experts);
+  check_optional_size("route", "selection_bias", selection_bias, s.experts);
+  check_shape("route", "scores", scores, tokens, s.experts);
+  check_size("route", "ids", ids, tokens * s.active);
+  check_shape("route", "weights", weights, tokens, s.active);
+  check_size("route", "logsumexp", logsumexp, tokens);
+}
+
+template <class Scalar>
+void check_route_losses(const router_shape& s, matrix_view<const Scalar> scores, std::span<const std::int32_t> ids,
+                        std::span<const Scalar> logsumexp, std::span<const std::uint8_t> mask,
+                        std::span<const Scalar> load) {
+  const std::int64_t tokens = scores.rows;
+  check_router("route_losses", s);
+  check_shape("route_losses", "scores", scores, tokens, s.experts);
+  check_size("route_losses", "ids", ids, tokens * s.active);
+  check_ids("route_losses", "ids", ids, 0, s.experts);
+  check_size("route_losses", "logsumexp", logsumexp, tokens);
+  check_optional_size("route_losses", "mask", mask, tokens);
+  check_size("route_losses", "load", load, s.experts);
+}
+
+template <class Scalar>
+void check_route_backward(const router_shape& s, matrix_view<const Scalar> scores, std::span<const std::int32_t> ids,
+                          matrix_view<const Scalar> weights, std::span<const Scalar> logsumexp,
+                          std::span<const Scalar> load, std::span<const std::uint8_t> mask,
+                          matrix_view<const Scalar> dweights, matrix_view<const Scalar> dlogits) {
+  const std::int64_t tokens = scores.rows;
+  check_router("route_backward", s);
+  check_shape("route_backward", "scores", scores, tokens, s.experts);
+  check_size("route_backward", "ids", ids, tokens * s.active);
+  check_ids("route_backward", "ids", ids, 0, s.experts);
+  check_shape("route_backward", "weights", weights, tokens, s.active);
+  check_size("route_backward", "logsumexp", logsumexp, tokens);
+  check_size("route_backward", "load", load, s.experts);
+  check_optional_size("route_backward", "mask", mask, tokens);
+  check_shape("route_backward", "dweights", dweights, tokens, s.active);
+  check_shape("route_backward", "dlogits", dlogits, tokens, s.experts);
+}
+
 [[nodiscard]] inline bool counts(std::span<const std::uint8_t> mask, std::int64_t token) noexcept {
   return mask.empty() || mask[token] != 0;
 }
@@ -73,13 +119,7 @@ void route(Shape shape, matrix_view<const Scalar> logits, std::span<const Scalar
   const std::int64_t tokens = logits.rows;
   const std::int64_t experts = s.experts;
   const std::int64_t active = s.active;
-  detail::check_router("route", s);
-  check_shape("route", "logits", logits, tokens, experts);
-  check_optional_size("route", "selection_bias", selection_bias, experts);
-  check_shape("route", "scores", scores, tokens, experts);
-  check_size("route", "ids", ids, tokens * active);
-  check_shape("route", "weights", weights, tokens, active);
-  check_size("route", "logsumexp", logsumexp, tokens);
+  detail::check_route<Scalar>(s, logits, selection_bias, scores, ids, weights, logsumexp);
   std::vector<Scalar> best(static_cast<std::size_t>(active));
   for (std::int64_t t = 0; t < tokens; ++t) {
     Scalar greatest = logits(t, 0);
@@ -113,13 +153,7 @@ template <std::floating_point Scalar, ShapeOf<router_shape> Shape>
                                          std::span<const std::uint8_t> mask, std::span<Scalar> load) {
   const router_shape s = shape;
   const std::int64_t tokens = scores.rows;
-  detail::check_router("route_losses", s);
-  check_shape("route_losses", "scores", scores, tokens, s.experts);
-  check_size("route_losses", "ids", ids, tokens * s.active);
-  check_ids("route_losses", "ids", ids, 0, s.experts);
-  check_size("route_losses", "logsumexp", logsumexp, tokens);
-  check_optional_size("route_losses", "mask", mask, tokens);
-  check_size("route_losses", "load", load, s.experts);
+  detail::check_route_losses<Scalar>(s, scores, ids, logsumexp, mask, load);
   std::fill(load.begin(), load.end(), Scalar{0});
   const std::int64_t real = detail::counted(mask, tokens);
   if (real == 0) return {};
@@ -157,16 +191,7 @@ void route_backward(Shape shape, matrix_view<const Scalar> scores, std::span<con
   const std::int64_t tokens = scores.rows;
   const std::int64_t experts = s.experts;
   const std::int64_t active = s.active;
-  detail::check_router("route_backward", s);
-  check_shape("route_backward", "scores", scores, tokens, experts);
-  check_size("route_backward", "ids", ids, tokens * active);
-  check_ids("route_backward", "ids", ids, 0, experts);
-  check_shape("route_backward", "weights", weights, tokens, active);
-  check_size("route_backward", "logsumexp", logsumexp, tokens);
-  check_size("route_backward", "load", load, experts);
-  check_optional_size("route_backward", "mask", mask, tokens);
-  check_shape("route_backward", "dweights", dweights, tokens, active);
-  check_shape("route_backward", "dlogits", dlogits, tokens, experts);
+  detail::check_route_backward<Scalar>(s, scores, ids, weights, logsumexp, load, mask, dweights, dlogits);
   const auto real = static_cast<Scalar>((std::max)(detail::counted(mask, tokens), std::int64_t{1}));
   const auto balance = static_cast<Scalar>(scale.balance * double(experts)) / real;
   const auto z = static_cast<Scalar>(2 * scale.z) / real;

@@ -1,0 +1,114 @@
+// What does a CPU op work with? An executor, memory for the whole op, and memory for each task that runs.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <smelt/kernels/cpu/arena.hpp>
+#include <smelt/kernels/cpu/rotary_table.hpp>
+#include <smelt/kernels/policy/cpu_tasks.hpp>
+#include <thread>
+#include <utility>
+
+namespace smelt::cpu_ops {
+
+namespace detail {
+
+struct alignas(64) arena_slot {
+  arena memory;
+  std::atomic_flag taken;
+};
+
+}  // namespace detail
+
+/// An arena lent to a task while it runs, reset. Which one is chance, so a task reads nothing from it that it has not
+/// written.
+class arena_loan {
+ public:
+  explicit arena_loan(detail::arena_slot& slot) : slot_(slot) { slot_.memory.reset(); }
+  ~arena_loan() { slot_.taken.clear(std::memory_order_release); }
+  arena_loan(const arena_loan&) = delete;
+  arena_loan& operator=(const arena_loan&) = delete;
+  [[nodiscard]] arena* operator->() const noexcept { return &slot_.memory; }
+  [[nodiscard]] arena& operator*() const noexcept { return slot_.memory; }
+
+ private:
+  detail::arena_slot& slot_;
+};
+
+/// One op at a time works with a context.
+template <class Executor>
+class context {
+ public:
+  explicit context(Executor executor)
+      : executor_(std::move(executor)),
+        slot_count_(executor_.threads()),
+        slots_(std::make_unique<detail::arena_slot[]>(static_cast<std::size_t>(slot_count_))) {}
+
+  /// Runs f(i) once for every i of [0, n).
+  template <class F>
+  void for_each(std::int64_t n, F&& f) {
+    executor_.for_each(n, std::forward<F>(f));
+  }
+
+  /// Runs f(first, last) for consecutive chunks of [0, n) of `chunk` elements, the last one shorter.
+  template <class F>
+  void for_chunks(std::int64_t n, std::int64_t chunk, F&& f) {
+    executor_.for_each((n + chunk - 1) / chunk,
+                       [&](std::int64_t i) { f(i * chunk, (i + 1) * chunk < n ? (i + 1) * chunk : n); });
+  }
+
+  /// The op's own memory, reset: what an earlier op took from it is gone.
+  [[nodiscard]] arena& shared() {
+    shared_.reset();
+    return shared_;
+  }
+
+  /// An arena for the calling task. There is one for each task that can run at once.
+  [[nodiscard]] arena_loan lend() {
+    for (;;) {
+      for (int i = 0; i < slot_count_; ++i) {
+        if (!slots_[i].taken.test_and_set(std::memory_order_acquire)) return arena_loan(slots_[i]);
+      }
+      std::this_thread::yield();
+    }
+  }
+
+  /// Cosines and sines of rotary angles, kept between ops.
+  [[nodiscard]] rotary_tables& rotary() noexcept { return rotary_; }
+
+  [[nodiscard]] int threads() const noexcept { return executor_.threads(); }
+
+  /// Overwrites all scratch memory, to prove that no result depends on what was left in it.
+  void fill_scratch(std::byte value) {
+    shared_.reset();
+    shared_.fill(value);
+    for (int i = 0; i < slot_count_; ++i) {
+      slots_[i].memory.reset();
+      slots_[i].memory.fill(value);
+    }
+  }
+
+ private:
+  Executor executor_;
+  arena shared_;
+  int slot_count_;
+  std::unique_ptr<detail::arena_slot[]> slots_;
+  rotary_tables rotary_;
+};
+
+/// Runs f(row, rows, col, cols) for the blocks of a weight gradient of [rows, cols].
+template <class Executor, class F>
+void for_blocks(context<Executor>& c, std::int64_t rows, std::int64_t cols, F&& f) {
+  const std::int64_t across = (cols + policy::gradient_cols - 1) / policy::gradient_cols;
+  const std::int64_t down = (rows + policy::gradient_rows - 1) / policy::gradient_rows;
+  c.for_each(down * across, [&](std::int64_t i) {
+    const std::int64_t row = i / across * policy::gradient_rows;
+    const std::int64_t col = i % across * policy::gradient_cols;
+    f(row, (std::min)(policy::gradient_rows, rows - row), col, (std::min)(policy::gradient_cols, cols - col));
+  });
+}
+
+}  // namespace smelt::cpu_ops

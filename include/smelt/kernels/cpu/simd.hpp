@@ -1,0 +1,115 @@
+// How many floats does one instruction take? A vector as wide as the compiler's target, by GCC vector extensions, which
+// g++ and clang++ both compile for every architecture.
+#pragma once
+
+#include <cstdint>
+
+namespace smelt::cpu_ops {
+
+/// Floats in a vector of the target that this translation unit is compiled for.
+#if defined(__AVX512F__)
+inline constexpr std::int64_t lanes = 16;
+#elif defined(__AVX__)
+inline constexpr std::int64_t lanes = 8;
+#else
+inline constexpr std::int64_t lanes = 4;
+#endif
+
+/// A vector of floats, with element-wise arithmetic and comparisons.
+typedef float floats __attribute__((vector_size(lanes * 4)));
+/// A vector of as many integers: bit patterns, and the results of comparisons (0 or -1).
+typedef std::int32_t ints __attribute__((vector_size(lanes * 4)));
+
+/// All lanes equal to `value`.
+[[nodiscard]] inline floats broadcast(float value) noexcept {
+  return floats{} + value;
+}
+
+/// `lanes` floats from memory of any alignment.
+[[nodiscard]] inline floats load(const float* from) noexcept {
+  floats value;
+  __builtin_memcpy(&value, from, sizeof value);
+  return value;
+}
+
+/// The first `count` < lanes floats from memory, and zeros.
+[[nodiscard]] inline floats load_partial(const float* from, std::int64_t count) noexcept {
+  float buffer[lanes] = {};
+  for (std::int64_t i = 0; i < count; ++i) buffer[i] = from[i];
+  return load(buffer);
+}
+
+/// Writes `lanes` floats to memory of any alignment.
+inline void store(float* to, floats value) noexcept {
+  __builtin_memcpy(to, &value, sizeof value);
+}
+
+/// Writes the first `count` < lanes floats.
+inline void store_partial(float* to, floats value, std::int64_t count) noexcept {
+  float buffer[lanes];
+  store(buffer, value);
+  for (std::int64_t i = 0; i < count; ++i) to[i] = buffer[i];
+}
+
+/// The sum of all lanes, in a fixed order (pairwise halves).
+[[nodiscard]] inline float sum_lanes(floats value) noexcept {
+  float buffer[lanes];
+  store(buffer, value);
+  for (std::int64_t half = lanes / 2; half > 0; half /= 2) {
+    for (std::int64_t i = 0; i < half; ++i) buffer[i] += buffer[i + half];
+  }
+  return buffer[0];
+}
+
+/// Calls each(get, put) for every vector of `size` elements, the last of which may be partial: get(from) reads the
+/// vector's place in the array `from`, put(to, value) writes it in the array `to`.
+template <class Each>
+inline void for_vectors(std::int64_t size, Each each) {
+  std::int64_t i = 0;
+  for (; i + lanes <= size; i += lanes) {
+    each([i](const float* from) { return load(from + i); }, [i](float* to, floats value) { store(to + i, value); });
+  }
+  if (const std::int64_t rest = size - i; rest > 0) {
+    each([i, rest](const float* from) { return load_partial(from + i, rest); },
+         [i, rest](float* to, floats value) { store_partial(to + i, value, rest); });
+  }
+}
+
+/// The sum of the products of two vectors of `size`, in a fixed order.
+[[nodiscard]] inline float dot(const float* a, const float* b, std::int64_t size) noexcept {
+  floats sums[4] = {};
+  std::int64_t i = 0;
+  for (; i + 4 * lanes <= size; i += 4 * lanes) {
+    for (std::int64_t j = 0; j < 4; ++j) sums[j] += load(a + i + j * lanes) * load(b + i + j * lanes);
+  }
+  for (; i + lanes <= size; i += lanes) sums[0] += load(a + i) * load(b + i);
+  if (i < size) sums[1] += load_partial(a + i, size - i) * load_partial(b + i, size - i);
+  return sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+/// The sum of `size` floats, in a fixed order.
+[[nodiscard]] inline float sum(const float* a, std::int64_t size) noexcept {
+  floats sums = {};
+  std::int64_t i = 0;
+  for (; i + lanes <= size; i += lanes) sums += load(a + i);
+  if (i < size) sums += load_partial(a + i, size - i);
+  return sum_lanes(sums);
+}
+
+/// The greatest of `size` >= 1 floats. A NaN is passed over, unless it is the first.
+[[nodiscard]] inline float greatest(const float* a, std::int64_t size) noexcept {
+  floats best = broadcast(a[0]);
+  std::int64_t i = 0;
+  for (; i + lanes <= size; i += lanes) {
+    const floats next = load(a + i);
+    best = next > best ? next : best;
+  }
+  float buffer[lanes];
+  store(buffer, best);
+  float result = a[0];
+  for (std::int64_t j = 0; j < lanes; ++j) result = buffer[j] > result ? buffer[j] : result;
+  for (; i < size; ++i) result = a[i] > result ? a[i] : result;
+  return result;
+}
+
+}  // namespace smelt::cpu_ops

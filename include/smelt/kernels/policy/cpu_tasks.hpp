@@ -1,0 +1,40 @@
+// How much work is one task of a CPU op? Sizes that depend on the problem only, never on the number of threads, so that
+// results do not either.
+#pragma once
+
+#include <cstdint>
+
+namespace smelt::policy {
+
+/// Elements of one task of an op that only reads and writes: 64 Ki floats are about 10 us of memory traffic, several
+/// times what starting a task costs.
+inline constexpr std::int64_t flat_elements = 65'536;
+/// Elements of one task of an op over rows (norms, routing, rotary): more arithmetic for each.
+inline constexpr std::int64_t row_elements = 16'384;
+
+/// Below this many rows packing a matrix costs more than multiplying by it.
+inline constexpr std::int64_t few_rows = 8;
+/// Rows of one task of a matrix product. A multiple of every register tile's rows.
+inline constexpr std::int64_t product_rows = 192;
+/// Rows and columns of one task of a weight gradient.
+inline constexpr std::int64_t gradient_rows = 24;
+inline constexpr std::int64_t gradient_cols = 64;
+
+/// Tokens an expert's task packs its weights for, and how many of them it takes at once so that they stay in the
+/// second-level cache beside the weights.
+inline constexpr std::int64_t expert_task_rows = 480;
+inline constexpr std::int64_t expert_rows = 120;
+/// Rows of an expert's weight gradient in one task.
+inline constexpr std::int64_t expert_gradient_rows = 96;
+
+/// Query rows that share one pass over the keys.
+inline constexpr std::int64_t attention_rows = 32;
+
+/// Vocabulary entries whose logits exist at once, and tokens of one task.
+inline constexpr std::int64_t vocab_chunk = 1'024;
+inline constexpr std::int64_t head_rows = 96;
+
+/// Floats added to the row of a copied block, so that rows do not fall on the same cache sets.
+inline constexpr std::int64_t row_padding = 16;
+
+}  // namespace smelt::policy
