@@ -1,0 +1,295 @@
+// Do budgets keep their promises on any architecture? Random specs against sums, a walk of the schedule, and growth.
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <smelt/budget/flops.hpp>
+#include <smelt/budget/kv_cache.hpp>
+#include <smelt/budget/memory.hpp>
+#include <smelt/budget/parameters.hpp>
+#include <smelt/budget/sparsity.hpp>
+#include <smelt/budget/table.hpp>
+#include <smelt/spec/published.hpp>
+
+#include "catch.hpp"
+#include "support/public_models.hpp"
+#include "support/random_specs.hpp"
+
+namespace {
+
+using namespace smelt;
+namespace models = smelt::public_models;
+
+constexpr int trials = 2'000;
+
+// Every figure again, in the plainest way: layer by layer of the executed schedule, in wide arithmetic.
+__extension__ using wide = __int128;
+
+wide matrices_of_ffn(const spec& s, int hidden) {
+  return wide(s.ffn == ffn_kind::swiglu ? 3 : 2) * s.width * hidden;
+}
+wide biases_of_ffn(const spec& s, int hidden) {
+  return (s.ffn == ffn_kind::swiglu ? 2 : 1) * wide(hidden) + s.width;
+}
+wide attention_of(const spec& s) {
+  const attention_spec& a = s.attention;
+  const latent_attention_spec& l = a.latent;
+  wide n = (a.sinks ? a.heads : 0) + (a.o_bias ? s.width : 0);
+  if (l.kv_rank > 0) {
+    const wide query = wide(a.heads) * (l.nope_dim + l.rope_dim);
+    n += l.q_rank > 0 ? wide(s.width) * l.q_rank + l.q_rank + l.q_rank * query : s.width * query;
+    n += wide(s.width) * (l.kv_rank + l.rope_dim) + l.kv_rank;
+    n += wide(l.kv_rank) * a.heads * (l.nope_dim + l.value_dim);
+    return n + wide(a.heads) * l.value_dim * s.width;
+  }
+  const wide q = wide(a.heads) * a.head_dim;
+  const wide kv = wide(a.kv_heads) * a.head_dim;
+  n += 2 * q * s.width + 2 * kv * s.width + (a.qkv_bias ? q + 2 * kv : 0);
+  if (a.norm == qk_norm::per_head) n += 2 * a.head_dim;
+  if (a.norm == qk_norm::full_width) n += q + kv;
+  return n;
+}
+
+wide total_by_walking(const spec& s) {
+  wide n = wide(table_rows(s)) * s.width * (s.tied_head ? 1 : 2) + (s.head_bias ? table_rows(s) : 0);
+  if (s.positions == position_kind::learned) n += wide(s.context) * s.width;
+  const wide norm = wide(s.width) * (s.norm_bias ? 2 : 1);
+  const experts_spec& e = s.experts;
+  for (int i = 0; i < s.layers; ++i) {
+    n += attention_of(s) + s.norms_per_layer * norm;
+    if (!has_experts(s, i)) {
+      n += matrices_of_ffn(s, s.dense_hidden) + (s.dense_bias ? biases_of_ffn(s, s.dense_hidden) : 0);
+      continue;
+    }
+    n += wide(s.width) * e.stored + (e.router_bias ? e.stored : 0) + (e.balance_bias ? e.stored : 0);
+    n += e.stored * (matrices_of_ffn(s, e.hidden) + (e.bias ? biases_of_ffn(s, e.hidden) : 0));
+    if (e.shared_hidden > 0) {
+      n += matrices_of_ffn(s, e.shared_hidden) + (e.bias ? biases_of_ffn(s, e.shared_hidden) : 0);
+      n += e.shared_gate ? s.width : 0;
+    }
+  }
+  // The first attention of the span is its own; every other visit with attention of its own adds one a layer, unless
+  // all visits have their own, when the first of them takes the place of the shared one.
+  const loop_span span = span_of(s);
+  int own = 0;
+  for (int v = 0; v < span.visits && span.count > 0; ++v) own += s.loop.visits[v].own_attention;
+  if (own > 0 && own == span.visits) --own;
+  n += wide(own) * span.count * attention_of(s);
+  return n + norm + (s.exit_gate ? s.width + 1 : 0);
+}
+
+struct walked {
+  wide forward = 0;
+  wide kv_held = 0;
+};
+walked walk(const spec& s) {
+  walked w;
+  const wide t = s.context;
+  const attention_spec& a = s.attention;
+  const latent_attention_spec& l = a.latent;
+  const experts_spec& e = s.experts;
+  for (const executed_layer run : schedule(s)) {
+    const std::int64_t positions = executed_positions(run, s.context);
+    const int window = window_of(s, run.layer);
+    wide pairs = 0;
+    std::int64_t kept = positions;
+    for (std::int64_t p = 1; p <= positions; ++p) pairs += window > 0 && p > window ? window : p;
+    if (window > 0 && kept > window) kept = window;
+    wide multiplies = 0;
+    if (l.kv_rank > 0) {
+      const wide query = wide(a.heads) * (l.nope_dim + l.rope_dim);
+      multiplies += l.q_rank > 0 ? (s.width + query) * l.q_rank : s.width * query;
+      multiplies += wide(s.width) * (l.kv_rank + l.rope_dim) + wide(l.kv_rank) * a.heads * (l.nope_dim + l.value_dim);
+      multiplies += wide(a.heads) * l.value_dim * s.width;
+      w.forward += 2 * pairs * a.heads * (l.nope_dim + l.rope_dim + l.value_dim);
+      w.kv_held += wide(kept) * (l.kv_rank + l.rope_dim) * 2;
+    } else {
+      multiplies += wide(s.width) * a.head_dim * 2 * (a.heads + a.kv_heads);
+      w.forward += 4 * pairs * a.heads * a.head_dim;
+      w.kv_held += wide(kept) * 2 * a.kv_heads * a.head_dim * 2;
+    }
+    if (has_experts(s, run.layer)) {
+      multiplies += wide(s.width) * e.stored + e.active * matrices_of_ffn(s, e.hidden);
+      if (e.shared_hidden > 0) multiplies += matrices_of_ffn(s, e.shared_hidden) + (e.shared_gate ? s.width : 0);
+    } else {
+      multiplies += matrices_of_ffn(s, s.dense_hidden);
+    }
+    w.forward += 2 * positions * multiplies;
+  }
+  w.forward += 2 * t * table_rows(s) * s.width;
+  if (s.exit_gate) w.forward += 2 * t * s.width * span_of(s).visits;
+  return w;
+}
+
+TEST_CASE("budgets equal a walk of the executed schedule on random architectures") {
+  testing::random_specs draw(1);
+  for (int i = 0; i < trials; ++i) {
+    const spec s = draw();
+    REQUIRE(first_violation(s).broken == rule::none);
+    REQUIRE(wide(parameters(s).total) == total_by_walking(s));
+    const walked w = walk(s);
+    REQUIRE(wide(flops(s).forward) == w.forward);
+    REQUIRE(wide(kv_cache(s).bytes_at_context) == w.kv_held);
+  }
+}
+
+TEST_CASE("the parts are the whole") {
+  testing::random_specs draw(2);
+  for (int i = 0; i < trials; ++i) {
+    const spec s = draw();
+    const parameter_count p = parameters(s);
+    const std::int64_t outside = p.embedding + p.positions + p.head;
+    REQUIRE(p.total == outside + p.attention + p.own_attention + p.router + p.experts + p.shared_experts + p.dense_ffn +
+                           p.norms + p.exit_gate);
+    REQUIRE(p.active == p.total - p.experts + p.active_experts);
+    REQUIRE(p.active_without_input_table == p.active - (s.tied_head ? 0 : p.embedding));
+    REQUIRE(p.non_embedding == p.total - outside);
+    REQUIRE(p.non_expert == p.total - p.experts);
+    REQUIRE(p.stored == p.total + (s.tied_head ? p.embedding : 0));
+    REQUIRE(unrolled_parameters(p, 1) == p.matrices_active);
+    REQUIRE(p.matrices_loop <= p.matrices_active);
+    REQUIRE(p.matrices_active <= p.matrices);
+    REQUIRE(p.matrices <= p.non_embedding);
+    for (const named_convention& n : named_conventions) {
+      const flop_count f = flops(s, *n.value);
+      if (!f.covered()) {
+        REQUIRE(f.forward == 0);
+        continue;
+      }
+      REQUIRE(f.forward == f.attention_projections + f.attention_scores + f.router + f.experts + f.shared_experts +
+                               f.dense_ffn + f.head + f.input_table + f.exit_gate + f.vectors);
+      REQUIRE(f.train >= 3 * f.forward);
+    }
+  }
+}
+
+TEST_CASE("no budget shrinks when a field grows") {
+  testing::random_specs draw(3);
+  int spec::* const top[] = {&spec::vocab, &spec::context, &spec::width, &spec::dense_hidden};
+  int attention_spec::* const attention[] = {&attention_spec::head_dim, &attention_spec::window};
+  int experts_spec::* const experts[] = {&experts_spec::stored, &experts_spec::hidden, &experts_spec::active};
+  const auto check = [](const spec& before, const spec& after) {
+    if (first_violation(after).broken != rule::none) return;
+    REQUIRE(parameters(after).total >= parameters(before).total);
+    REQUIRE(parameters(after).active >= parameters(before).active);
+    REQUIRE(flops(after).forward >= flops(before).forward);
+    REQUIRE(kv_cache(after).bytes_at_context >= kv_cache(before).bytes_at_context);
+    REQUIRE(memory_of_training(after).total >= memory_of_training(before).total);
+  };
+  for (int i = 0; i < trials; ++i) {
+    spec s = draw();
+    s.padded_vocab = 0;
+    for (int spec::* field : top) {
+      spec grown = s;
+      grown.*field += 1 + draw.between(0, 5);
+      check(s, grown);
+    }
+    for (int attention_spec::* field : attention) {
+      if (s.attention.*field == 0) continue;  // a window of 0 is the largest
+      spec grown = s;
+      grown.attention.*field += 2;
+      check(s, grown);
+    }
+    for (int experts_spec::* field : experts) {
+      spec grown = s;
+      grown.experts.*field += 1;
+      check(s, grown);
+    }
+    spec grown = s;
+    grown.attention.kv_heads *= 2;
+    grown.attention.heads *= 2;
+    check(s, grown);
+    if (s.loop.count > 0 && s.loop.visits.count < max_visits) {
+      grown = s;
+      grown.loop.visits = grown.loop.visits.then({});
+      check(s, grown);
+    }
+  }
+}
+
+/// `s` read through volatile bytes: the compiler cannot know it.
+spec hidden(const spec& s) {
+  std::array<unsigned char, sizeof(spec)> bytes{};
+  std::memcpy(bytes.data(), &s, sizeof s);
+  volatile unsigned char veil[sizeof(spec)];
+  for (std::size_t i = 0; i < sizeof(spec); ++i) veil[i] = bytes[i];
+  for (std::size_t i = 0; i < sizeof(spec); ++i) bytes[i] = veil[i];
+  spec r;
+  std::memcpy(&r, bytes.data(), sizeof r);
+  return r;
+}
+
+template <const spec& S>
+void same_at_compile_time_and_run_time() {
+  constexpr parameter_count p = parameters(S);
+  constexpr flop_count f = flops(S);
+  constexpr kv_cache_size k = kv_cache(S);
+  constexpr training_memory m = memory_of_training(S);
+  constexpr inference_memory d = memory_of_inference(S, 1'000);
+  constexpr budget_figures b = figures_of(S);
+  const spec s = hidden(S);
+  REQUIRE(s == S);
+  const parameter_count q = parameters(s);
+  CHECK(std::memcmp(&p, &q, sizeof p) == 0);
+  CHECK(f.forward == flops(s).forward);
+  CHECK(f.train_per_token == flops(s).train_per_token);
+  CHECK(f.attention_scores == flops(s).attention_scores);
+  CHECK(k.bytes_per_token == kv_cache(s).bytes_per_token);
+  CHECK(k.bytes_at_context == kv_cache(s).bytes_at_context);
+  CHECK(m.total == memory_of_training(s).total);
+  CHECK(m.activations == memory_of_training(s).activations);
+  CHECK(d.total == memory_of_inference(s, 1'000).total);
+  CHECK(b == figures_of(s));
+  // Asking twice changes nothing.
+  CHECK(flops(s).forward == flops(s).forward);
+}
+
+TEST_CASE("compile time and run time give the same integers") {
+  same_at_compile_time_and_run_time<models::mixtral_8x7b>();
+  same_at_compile_time_and_run_time<models::deepseek_v2>();
+  same_at_compile_time_and_run_time<models::gpt_oss_20b>();
+  same_at_compile_time_and_run_time<models::gpt2_small>();
+  same_at_compile_time_and_run_time<models::llama31_405b>();
+  same_at_compile_time_and_run_time<published::smelt_600m::value>();
+}
+
+/// Whether sums that pass 2^63 are marked, and others are exact.
+TEST_CASE("a figure that does not fit is marked, never wrapped") {
+  testing::random_specs draw(4);
+  int marked = 0;
+  int exact = 0;
+  for (int i = 0; i < trials; ++i) {
+    spec s = draw();
+    s.width = 1 + draw.between(0, 2'000'000'000);
+    s.vocab = 1 + draw.between(0, 2'000'000'000);
+    s.padded_vocab = 0;
+    s.experts.hidden = 1 + draw.between(0, 40'000);
+    s.attention.head_dim = 2 * draw.between(1, 100'000'000);
+    const wide right = total_by_walking(s);
+    const std::int64_t total = parameters(s).total;
+    if (right < wide(overflowed)) {
+      REQUIRE(wide(total) == right);
+      ++exact;
+    } else {
+      REQUIRE(total == overflowed);
+      REQUIRE_FALSE(compare(s, s).ok);
+      ++marked;
+    }
+  }
+  CHECK(marked > 100);
+  CHECK(exact > 100);
+}
+
+TEST_CASE("the run-time table refuses figures that do not fit") {
+  spec s = published::smelt_200m_baseline::value;
+  s.width = 2'000'000'000;
+  s.experts.hidden = 2'000'000'000;
+  try {
+    (void)table_of(s, s);
+    FAIL("no error");
+  } catch (const error& e) {
+    CHECK(e.code() == errc::overflow);
+    CHECK_THAT(e.what(), Catch::Matchers::ContainsSubstring("does not fit in 64 bits"));
+  }
+}
+
+}  // namespace
