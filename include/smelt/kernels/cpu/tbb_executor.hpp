@@ -5,10 +5,12 @@
 #define SMELT_TBB_EXECUTOR 1
 
 #include <tbb/blocked_range.h>
+#include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/partitioner.h>
 #include <tbb/task_arena.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <smelt/core/error.hpp>
@@ -16,7 +18,8 @@
 
 namespace smelt {
 
-/// Runs tasks in a oneTBB arena of its own.
+/// Runs tasks in a oneTBB arena of its own. oneTBB has as many workers as the process may use cores; asking for more
+/// gives those.
 class tbb_executor {
  public:
   /// Throws invalid_argument unless `threads` is at least 1.
@@ -24,7 +27,7 @@ class tbb_executor {
     if (threads < 1) {
       throw error(errc::invalid_argument, "threads is " + std::to_string(threads) + ", needs at least 1");
     }
-    arena_ = std::make_unique<tbb::task_arena>(threads);
+    arena_ = std::make_unique<tbb::task_arena>((std::min)(threads, tbb::info::default_concurrency()));
   }
 
   /// Tasks that may run at once.

@@ -1,0 +1,591 @@
+// Which ops are there, and on which shapes must each be right? One table: it drives the comparison of backends with the
+// reference, the check of gradients against differences, and the benchmark.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <smelt/core/random.hpp>
+#include <smelt/core/view.hpp>
+#include <smelt/kernels/backend.hpp>
+#include <smelt/kernels/reference/group_by_expert.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace smelt::test {
+
+/// What the backward pass does with the gradient of an input.
+enum class gradient { none, adds, overwrites };
+
+/// An input of an op, in double: every backend gets it rounded to its own scalar.
+struct op_input {
+  std::string name;
+  std::vector<double> values;
+  gradient kind = gradient::overwrites;
+};
+
+/// An output of an op. A differentiable one gets a random gradient in the backward pass.
+struct op_output {
+  std::string name;
+  std::int64_t size = 0;
+  bool differentiable = true;
+};
+
+/// Arrays of an op's inputs, outputs or gradients, in their order.
+template <class Scalar>
+using arrays = std::vector<std::vector<Scalar>>;
+
+/// What all ops of the table have. FLOPs count multiplies and adds of matrix products; bytes are the least traffic of
+/// the forward pass on float, every array once.
+struct op_base {
+  std::string op;
+  std::string variant;
+  std::vector<op_input> inputs;
+  std::vector<op_output> outputs;
+  double forward_flops = 0;
+  double backward_flops = 0;
+};
+
+/// `size` standard normal numbers, the same for the same stream.
+[[nodiscard]] inline std::vector<double> normal_numbers(std::int64_t size, std::uint64_t stream, double scale = 1) {
+  const random_stream random(2024, stream);
+  std::vector<double> numbers(static_cast<std::size_t>(size));
+  for (std::int64_t i = 0; i < size; ++i) numbers[i] = scale * random.normal(static_cast<std::uint64_t>(i));
+  return numbers;
+}
+
+template <class Scalar>
+[[nodiscard]] matrix_view<Scalar> as_matrix(std::vector<Scalar>& values, std::int64_t cols) {
+  return {values.data(), cols == 0 ? 0 : static_cast<std::int64_t>(values.size()) / cols, cols};
+}
+
+// ---- the ops --------------------------------------------------------------------------------------------------------
+
+struct embed_case : op_base {
+  std::vector<std::int32_t> ids;
+  std::int64_t width;
+
+  embed_case(std::int64_t tokens, std::int64_t vocab, std::int64_t width_) : width(width_) {
+    op = "embed";
+    variant = "T" + std::to_string(tokens) + "_V" + std::to_string(vocab) + "_H" + std::to_string(width);
+    const random_stream random(7, 1);
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      ids.push_back(
+          static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(vocab), static_cast<std::uint64_t>(t))));
+    }
+    inputs = {{"table", normal_numbers(vocab * width, 1), gradient::adds}};
+    outputs = {{"out", tokens * width}};
+  }
+
+  template <class B, class S = typename B::scalar>
+  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
+    b.embed(as_matrix(in[0], width), ids, as_matrix(out[0], width));
+  }
+  template <class B, class S = typename B::scalar>
+  void backward(B& b, arrays<S>&, arrays<S>&, arrays<S>& dout, arrays<S>& din) const {
+    b.embed_backward(as_matrix(dout[0], width), ids, as_matrix(din[0], width));
+  }
+};
+
+struct rms_norm_case : op_base {
+  norm_shape shape;
+
+  rms_norm_case(std::int64_t rows, int width) : shape{.width = width} {
+    op = "rms_norm";
+    variant = "T" + std::to_string(rows) + "_H" + std::to_string(width);
+    inputs = {{"x", normal_numbers(rows * width, 1), gradient::adds},
+              {"gain", normal_numbers(width, 2), gradient::adds}};
+    outputs = {{"y", rows * width}, {"inv_rms", rows, false}};
+  }
+
+  template <class B, class S = typename B::scalar>
+  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
+    b.rms_norm(shape, as_matrix(in[0], shape.width), in[1], as_matrix(out[0], shape.width), out[1]);
+  }
+  template <class B, class S = typename B::scalar>
+  void backward(B& b, arrays<S>& in, arrays<S>& out, arrays<S>& dout, arrays<S>& din) const {
+    b.rms_norm_backward(shape, as_matrix(in[0], shape.width), in[1], out[1], as_matrix(dout[0], shape.width),
+                        as_matrix(din[0], shape.width), din[1]);
+  }
+};
+
+struct linear_case : op_base {
+  linear_shape shape;
+  bool accumulate;
+
+  linear_case(std::int64_t rows, int in, int out, bool accumulate_ = true)
+      : shape{.in = in, .out = out}, accumulate(accumulate_) {
+    op = "linear";
+    variant = "T" + std::to_string(rows) + "_in" + std::to_string(in) + "_out" + std::to_string(out);
+    inputs = {{"x", normal_numbers(rows * in, 1), accumulate ? gradient::adds : gradient::overwrites},
+              {"w", normal_numbers(std::int64_t{out} * in, 2), gradient::adds}};
+    outputs = {{"y", rows * out}};
+    forward_flops = 2.0 * double(rows) * in * out;
+    backward_flops = 2 * forward_flops;
+  }
+
+  template <class B, class S = typename B::scalar>
+  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
+    b.linear(shape, as_matrix(in[0], shape.in), as_matrix(in[1], shape.in), as_matrix(out[0], shape.out));
+  }
+  template <class B, class S = typename B::scalar>
+  void backward(B& b, arrays<S>& in, arrays<S>&, arrays<S>& dout, arrays<S>& din) const {
+    b.linear_backward_input(shape, as_matrix(dout[0], shape.out), as_matrix(in[1], shape.in),
+                            as_matrix(din[0], shape.in), accumulate);
+    b.linear_backward_weight(shape, as_matrix(in[0], shape.in), as_matrix(dout[0], shape.out),
+                             as_matrix(din[1], shape.in));
+  }
+};
+
+struct rotary_case : op_base {
+  rotary_shape shape;
+  std::vector<std::int32_t> positions;
+
+  rotary_case(std::int64_t rows, int heads, int head_dim) : shape{.heads = heads, .head_dim = head_dim} {
+    op = "rotary";
+    variant = "T" + std::to_string(rows) + "_h" + std::to_string(heads) + "_d" + std::to_string(head_dim);
+    for (std::int64_t t = 0; t < rows; ++t) positions.push_back(static_cast<std::int32_t>(t * 37 % 1000));
+    inputs = {{"x", normal_numbers(rows * heads * head_dim, 1)}};
+    outputs = {{"x", rows * heads * head_dim}};
+  }
+
+  template <class B, class S = typename B::scalar>
+  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
+    out[0] = in[0];
+    b.rotary(shape, as_matrix(out[0], shape.heads * shape.head_dim), positions);
+  }
+  template <class B, class S = typename B::scalar>
+  void backward(B& b, arrays<S>&, arrays<S>&, arrays<S>& dout, arrays<S>& din) const {
+    din[0] = dout[0];
+    b.rotary_backward(shape, as_matrix(din[0], shape.heads * shape.head_dim), positions);
+  }
+};
+
+/// Which keys a query sees: all before it, a window of them, or those of its own document.
+enum class sight { causal, window, documents };
+
+struct attention_case : op_base {
+  attention_shape shape;
+  std::int64_t length;
+  std::vector<std::int32_t> first;
+
+  attention_case(std::int64_t sequences, std::int64_t length_, int heads, int kv_heads, int head_dim,
+                 sight seen = sight::causal, double score_scale = 1)
+      : shape{.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim}, length(length_) {
+    op = "attention";
+    variant = std::to_string(sequences) + "x" + std::to_string(length) + "_h" + std::to_string(heads) + "_" +
+              std::to_string(kv_heads) + "_d" + std::to_string(head_dim) +
+              (seen == sight::causal   ? ""
+               : seen == sight::window ? "_window"
+                                       : "_documents");
+    double pairs = 0;
+    const random_stream random(7, 2);
+    for (std::int64_t row = 0; row < sequences * length; ++row) {
+      const std::int64_t t = row % length;
+      std::int64_t start = row - t;
+      if (seen == sight::window) start = (std::max)(start, row - (length / 3 + 1) + 1);
+      // A document ends with a chance of one in nine.
+      if (seen == sight::documents && t > 0) {
+        start = random.below(9, static_cast<std::uint64_t>(row)) == 0 ? row : std::int64_t{first.back()};
+      }
+      first.push_back(static_cast<std::int32_t>(start));
+      pairs += double(row - start + 1);
+    }
+    const std::int64_t rows = sequences * length;
+    inputs = {{"q", normal_numbers(rows * heads * head_dim, 1, score_scale)},
+              {"k", normal_numbers(rows * kv_heads * head_dim, 2)},
+              {"v", normal_numbers(rows * kv_heads * head_dim, 3)}};
+    outputs = {{"out", rows * heads * head_dim}, {"lse", rows * heads, false}};
+    forward_flops = 4.0 * pairs * heads * head_dim;
+    backward_flops = 2.5 * forward_flops;  // the scores are computed again
+  }
+
+  [[nodiscard]] std::int64_t width() const { return std::int64_t{shape.heads} * shape.head_dim; }
+  [[nodiscard]] std::int64_t kv_width() const { return std::int64_t{shape.kv_heads} * shape.head_dim; }
+
+  template <class B, class S = typename B::scalar>
+  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
+    b.attention(shape, as_matrix(in[0], width()), as_matrix(in[1], kv_width()), as_matrix(in[2], kv_width()), first,
+                length, as_matrix(out[0], width()), out[1]);
+  }
+  template <class B, class S = typename B::scalar>
+  void backward(B& b, arrays<S>& in, arrays<S>& out, arrays<S>& dout, arrays<S>& din) const {
+    b.attention_backward(shape, as_matrix(in[0], width()), as_matrix(in[1], kv_width()), as_matrix(in[2], kv_width()),
+                         first, length, as_matrix(out[0], width()), out[1], as_matrix(dout[0], width()),
+                         as_matrix(din[0], width()), as_matrix(din[1], kv_width()), as_matrix(din[2], kv_width()));
+  }
+};
+
+struct route_case : op_base {
+  router_shape shape;
+  bool biased;
+  std::vector<std::uint8_t> mask;
+  mutable std::vector<std::int32_t> ids;
+
+  route_case(std::int64_t tokens, int experts, int active, score_function score, bool renormalise, bool biased_ = false,
+             bool masked = false)
+      : shape{.experts = experts, .active = active, .score = score, .renormalise = renormalise}, biased(biased_) {
+    op = "route";
+    variant = "T" + std::to_string(tokens) + "_E" + std::to_string(experts) + "_k" + std::to_string(active) +
+              (score == score_function::softmax ? "_softmax" : "_sigmoid") + (renormalise ? "_renormalised" : "") +
+              (biased ? "_biased" : "") + (masked ? "_masked" : "");
+    // Logits a fixed step apart in a random order, so that no rounding can change which expert is chosen.
+    std::vector<double> logits;
+    const double step = 4.0 / experts;
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      const random_stream random(11, static_cast<std::uint64_t>(t));
+      for (int e = 0; e < experts; ++e) {
+        const std::uint64_t rank = permuted(static_cast<std::uint64_t>(e), static_cast<std::uint64_t>(experts), random);
+        logits.push_back(step * (double(rank) - experts / 2.0 + 0.2 * random.uniform(1000 + rank)));
+      }
+    }
+    // A bias that moves whole experts past every other, for the same reason.
+    std::vector<double> bias;
+    for (int e = 0; biased && e < experts; ++e) bias.push_back(e % 3 == 0 ? 2.0 : 0.0);
+    for (std::int64_t t = 0; masked && t < tokens; ++t) mask.push_back(t % 5 == 1 ? std::uint8_t{0} : std::uint8_t{1});
+    inputs = {{"logits", logits}, {"bias", bias, gradient::none}};
+    outputs = {{"weights", tokens * active},
+               {"balance", 1},
+               {"z", 1},
+               {"scores", tokens * experts, false},
+               {"logsumexp", tokens, false},
+               {"ids", tokens * active, false},
+               {"load", experts, false}};
+  }
+
+  template <class B, class S = typename B::scalar>
+  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
+    ids.assign(out[5].size(), -1);
+    b.route(shape, as_matrix(in[0], shape.experts), in[1], as_matrix(out[3], shape.experts), ids,
+            as_matrix(out[0], shape.active), out[4]);
+    const router_losses losses = b.route_losses(shape, as_matrix(out[3], shape.experts), ids, out[4], mask, out[6]);
+    out[1][0] = static_cast<S>(losses.balance);
+    out[2][0] = static_cast<S>(losses.z);
+    std::copy(ids.begin(), ids.end(), out[5].begin());
+  }
+  template <class B, class S = typename B::scalar>
+  void backward(B& b, arrays<S>&, arrays<S>& out, arrays<S>& dout, arrays<S>& din) const {
+    const router_loss_scale scale{.balance = double(dout[1][0]), .z = double(dout[2][0])};
+    b.route_backward(shape, as_matrix(out[3], shape.experts), ids, as_matrix(out[0], shape.active), out[4], out[6],
+                     mask, as_matrix(dout[0], shape.active), scale, as_matrix(din[0], shape.experts));
+  }
+};
+
+/// Which experts the tokens visit: any, only the first two thirds of them, or all tokens the same ones.
+enum class traffic { any, some_idle, collapsed };
+
+struct experts_case : op_base {
+  experts_shape shape;
+  std::vector<std::int32_t> offsets;
+  std::vector<std::int32_t> assignment;
+  std::vector<std::int32_t> row;
+
+  experts_case(std::int64_t tokens, int experts, int active, int width, int hidden, traffic visits = traffic::any)
+      : shape{.experts = experts, .active = active, .width = width, .hidden = hidden} {
+    op = "experts";
+    variant = "T" + std::to_string(tokens) + "_E" + std::to_string(experts) + "_k" + std::to_string(active) + "_H" +
+              std::to_string(width) + "_f" + std::to_string(hidden) +
+              (visits == traffic::any         ? ""
+               : visits == traffic::some_idle ? "_idle"
+                                              : "_collapsed");
+    const int used = visits == traffic::some_idle ? (std::max)(active, 2 * experts / 3) : experts;
+    std::vector<std::int32_t> ids;
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      const random_stream random(13, visits == traffic::collapsed ? 0 : static_cast<std::uint64_t>(t));
+      for (int a = 0; a < active; ++a) {
+        ids.push_back(static_cast<std::int32_t>(
+            permuted(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(used), random)));
+      }
+    }
+    offsets.resize(static_cast<std::size_t>(experts) + 1);
+    assignment.resize(ids.size());
+    row.resize(ids.size());
+    reference_ops::group_by_expert(router_shape{.experts = experts, .active = active}, ids,
+                                   grouping_view<std::int32_t>(offsets, assignment, row));
+    const std::int64_t matrix = std::int64_t{experts} * width * hidden;
+    const double scale = 1 / std::sqrt(double(width));
+    inputs = {{"x", normal_numbers(tokens * width, 1), gradient::adds},
+              {"w_gate", normal_numbers(matrix, 2, scale), gradient::adds},
+              {"w_up", normal_numbers(matrix, 3, scale), gradient::adds},
+              {"w_down", normal_numbers(matrix, 4, 1 / std::sqrt(double(hidden))), gradient::adds},
+              {"weights", normal_numbers(tokens * active, 5)}};
+    outputs = {
+        {"y", tokens * width}, {"gate", tokens * active * hidden, false}, {"up", tokens * active * hidden, false}};
+    forward_flops = 6.0 * double(tokens) * active * width * hidden;
+    backward_flops = 2 * forward_flops;
+  }
+
+  [[nodiscard]] grouping_view<> grouping() const { return {offsets, assignment, row}; }
+
+  template <class B, class S = typename B::scalar>
+  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
+    b.experts(shape, as_matrix(in[0], shape.width), as_matrix(in[1], shape.width), as_matrix(in[2], shape.width),
+              as_matrix(in[3], shape.hidden), grouping(), as_matrix(in[4], shape.active),
+              as_matrix(out[1], shape.hidden), as_matrix(out[2], shape.hidden), as_matrix(out[0], shape.width));
+  }
+  template <class B, class S = typename B::scalar>
+  void backward(B& b, arrays<S>& in, arrays<S>& out, arrays<S>& dout, arrays<S>& din) const {
+    b.experts_backward(shape, as_matrix(in[0], shape.width), as_matrix(in[1], shape.width),
+                       as_matrix(in[2], shape.width), as_matrix(in[3], shape.hidden), grouping(),
+                       as_matrix(in[4], shape.active), as_matrix(out[1], shape.hidden), as_matrix(out[2], shape.hidden),
+                       as_matrix(dout[0], shape.width), as_matrix(din[0], shape.width), as_matrix(din[1], shape.width),
+                       as_matrix(din[2], shape.width), as_matrix(din[3], shape.hidden),
+                       as_matrix(din[4], shape.active));
+  }
+};
+
+/// target = target + c * source when adding, c * source otherwise.
+struct scaled_case : op_base {
+  bool add;
+
+  scaled_case(std::int64_t size, bool add_) : add(add_) {
+    op = add ? "add_scaled" : "copy_scaled";
+    variant = "n" + std::to_string(size);
+    inputs = {{"source", normal_numbers(size, 1), gradient::none}, {"target", normal_numbers(size, 2), gradient::none}};
+    outputs = {{"target", size, false}};
+  }
+
+  template <class B, class S = typename B::scalar>
+  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
+    const auto cols = static_cast<std::int64_t>(in[0].size());
+    if (add) {
+      out[0] = in[1];
+      b.add_scaled(0.375, as_matrix(in[0], cols), as_matrix(out[0], cols));
+    } else {
+      b.copy_scaled(0.375, as_matrix(in[0], cols), as_matrix(out[0], cols));
+    }
+  }
+};
+
+struct cross_entropy_case : op_base {
+  head_shape shape;
+  std::vector<std::int32_t> targets;
+
+  cross_entropy_case(std::int64_t tokens, int width, int vocab, int padding = 0, bool ignored = false)
+      : shape{.width = width, .vocab = vocab} {
+    op = "cross_entropy";
+    variant = "T" + std::to_string(tokens) + "_H" + std::to_string(width) + "_V" + std::to_string(vocab) +
+              (padding > 0 ? "_padded" : "") + (ignored ? "_ignored" : "");
+    const random_stream random(7, 3);
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      targets.push_back(ignored && t % 4 == 2 ? -1
+                                              : static_cast<std::int32_t>(random.below(
+                                                    static_cast<std::uint64_t>(vocab), static_cast<std::uint64_t>(t))));
+    }
+    inputs = {{"x", normal_numbers(tokens * width, 1)},
+              {"table", normal_numbers(std::int64_t{vocab + padding} * width, 2, 1 / std::sqrt(double(width))),
+               gradient::adds}};
+    outputs = {{"nats", 1}, {"losses", tokens, false}, {"logsumexp", tokens, false}, {"targets", 1, false}};
+    forward_flops = 2.0 * double(tokens) * width * vocab;
+    backward_flops = 3 * forward_flops;  // the logits are computed again
+  }
+
+  template <class B, class S = typename B::scalar>
+  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
+    const loss_sum sum =
+        b.cross_entropy(shape, as_matrix(in[0], shape.width), as_matrix(in[1], shape.width), targets, out[1], out[2]);
+    out[0][0] = static_cast<S>(sum.nats);
+    out[3][0] = static_cast<S>(sum.targets);
+  }
+  template <class B, class S = typename B::scalar>
+  void backward(B& b, arrays<S>& in, arrays<S>& out, arrays<S>& dout, arrays<S>& din) const {
+    b.cross_entropy_backward(shape, as_matrix(in[0], shape.width), as_matrix(in[1], shape.width), targets, out[2],
+                             double(dout[0][0]), as_matrix(din[0], shape.width), as_matrix(din[1], shape.width));
+  }
+};
+
+struct norm_case : op_base {
+  explicit norm_case(std::int64_t size) {
+    op = "norm";
+    variant = "n" + std::to_string(size);
+    inputs = {{"x", normal_numbers(size, 1), gradient::none}};
+    outputs = {{"norm", 1, false}};
+  }
+
+  template <class B, class S = typename B::scalar>
+  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
+    out[0][0] = static_cast<S>(b.norm(in[0]));
+  }
+};
+
+struct adamw_case : op_base {
+  adamw_step numbers;
+
+  adamw_case(std::int64_t size, const adamw_step& numbers_) : numbers(numbers_) {
+    op = "adamw";
+    variant = "n" + std::to_string(size) + "_step" + std::to_string(numbers.step);
+    std::vector<double> second = normal_numbers(size, 4, 0.01);
+    for (double& v : second) v *= v;
+    inputs = {{"gradient", normal_numbers(size, 1, 0.01), gradient::none},
+              {"weight", normal_numbers(size, 2), gradient::none},
+              {"first", normal_numbers(size, 3, 0.01), gradient::none},
+              {"second", second, gradient::none}};
+    outputs = {{"weight", size, false}, {"first", size, false}, {"second", size, false}};
+  }
+
+  template <class B, class S = typename B::scalar>
+  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
+    for (std::size_t i = 0; i < 3; ++i) out[i] = in[i + 1];
+    b.adamw(numbers, in[0], out[0], out[1], out[2]);
+  }
+};
+
+// ---- the shapes -----------------------------------------------------------------------------------------------------
+
+/// Calls f with every op on every shape at which it must be right: ragged and odd sizes, one of everything, idle
+/// experts, more experts than tokens, all experts active, masks, windows and padding.
+template <class F>
+void for_each_case(F&& f) {
+  f(embed_case(1, 1, 1));
+  f(embed_case(37, 11, 24));
+  f(embed_case(200, 257, 129));
+
+  f(rms_norm_case(1, 1));
+  f(rms_norm_case(5, 3));
+  f(rms_norm_case(300, 128));
+  f(rms_norm_case(77, 100));
+  f(rms_norm_case(2000, 16));
+
+  f(linear_case(1, 1, 1));
+  f(linear_case(1, 33, 17));
+  f(linear_case(7, 16, 5, false));
+  f(linear_case(13, 1, 40));
+  f(linear_case(40, 56, 1));
+  f(linear_case(29, 56, 444));
+  f(linear_case(250, 100, 64, false));
+  f(linear_case(600, 48, 33));
+
+  f(rotary_case(1, 1, 2));
+  f(rotary_case(50, 3, 6));
+  f(rotary_case(64, 4, 44));
+  f(rotary_case(300, 2, 128));
+
+  f(attention_case(1, 1, 1, 1, 2));
+  f(attention_case(1, 5, 2, 1, 4));
+  f(attention_case(3, 33, 4, 2, 16));
+  f(attention_case(2, 70, 6, 2, 44));
+  f(attention_case(1, 130, 3, 3, 32, sight::window));
+  f(attention_case(2, 100, 8, 1, 10, sight::documents));
+  f(attention_case(1, 40, 2, 2, 128));
+  f(attention_case(2, 64, 4, 4, 64, sight::documents));
+  f(attention_case(2, 48, 2, 1, 7, sight::window, 12.0));
+
+  const auto softmax = score_function::softmax;
+  const auto sigmoid = score_function::sigmoid;
+  f(route_case(1, 1, 1, softmax, true));
+  f(route_case(9, 5, 2, softmax, false));
+  f(route_case(9, 5, 2, softmax, true));
+  f(route_case(64, 32, 4, softmax, true, true, true));
+  f(route_case(4, 512, 8, softmax, false));
+  f(route_case(30, 6, 6, softmax, true, false, true));
+  f(route_case(17, 24, 3, sigmoid, false));
+  f(route_case(17, 24, 3, sigmoid, true, true, true));
+  f(route_case(33, 512, 8, sigmoid, true));
+  f(route_case(1500, 33, 5, softmax, true, true));
+
+  f(experts_case(1, 1, 1, 1, 1));
+  f(experts_case(6, 3, 2, 5, 7));
+  f(experts_case(4, 512, 2, 12, 6));
+  f(experts_case(130, 8, 2, 40, 24, traffic::some_idle));
+  f(experts_case(90, 4, 4, 33, 17));
+  f(experts_case(300, 6, 2, 48, 20, traffic::collapsed));
+  f(experts_case(520, 1, 1, 32, 64));
+  f(experts_case(150, 16, 3, 110, 130));
+
+  f(scaled_case(1, true));
+  f(scaled_case(1003, true));
+  f(scaled_case(70'001, false));
+
+  f(cross_entropy_case(1, 1, 1));
+  f(cross_entropy_case(3, 5, 2));
+  f(cross_entropy_case(50, 33, 257));
+  f(cross_entropy_case(100, 48, 257, 7, true));
+  f(cross_entropy_case(130, 16, 1100, 0, true));
+
+  f(norm_case(1));
+  f(norm_case(1003));
+  f(norm_case(140'000));
+
+  f(adamw_case(1, {.learning_rate = 1e-3}));
+  f(adamw_case(1003, {.learning_rate = 1e-3, .weight_decay = 0.1, .gradient_scale = 0.5, .step = 1}));
+  f(adamw_case(70'000, {.learning_rate = 3e-4, .weight_decay = 0.01, .step = 1000}));
+}
+
+// ---- running one ----------------------------------------------------------------------------------------------------
+
+/// Can the op go backward?
+template <class Case, class B>
+concept has_backward = requires(const Case& c, B& b, arrays<typename B::scalar>& a) { c.backward(b, a, a, a, a); };
+
+/// All that an op computes.
+template <class Scalar>
+struct op_results {
+  arrays<Scalar> outputs;
+  arrays<Scalar> gradients;
+};
+
+template <class Scalar>
+[[nodiscard]] arrays<Scalar> rounded_inputs(const op_base& c) {
+  arrays<Scalar> in;
+  for (const op_input& input : c.inputs) in.emplace_back(input.values.begin(), input.values.end());
+  return in;
+}
+
+/// Outputs, filled with NaN: what the op does not write stays visible.
+template <class Scalar>
+[[nodiscard]] arrays<Scalar> empty_outputs(const op_base& c) {
+  arrays<Scalar> out;
+  for (const op_output& output : c.outputs) {
+    out.emplace_back(static_cast<std::size_t>(output.size), static_cast<Scalar>(std::nan("")));
+  }
+  return out;
+}
+
+/// The gradient of every output, in double.
+[[nodiscard]] inline arrays<double> output_gradients(const op_base& c) {
+  arrays<double> dout;
+  for (std::size_t i = 0; i < c.outputs.size(); ++i) {
+    dout.push_back(normal_numbers(c.outputs[i].differentiable ? c.outputs[i].size : 0, 100 + i));
+  }
+  return dout;
+}
+
+/// What the gradient arrays hold before the backward pass: numbers where it adds, NaN where it overwrites.
+[[nodiscard]] inline arrays<double> gradients_before(const op_base& c) {
+  arrays<double> din;
+  for (std::size_t i = 0; i < c.inputs.size(); ++i) {
+    const auto size = static_cast<std::int64_t>(c.inputs[i].values.size());
+    if (c.inputs[i].kind == gradient::adds) {
+      din.push_back(normal_numbers(size, 200 + i));
+    } else {
+      din.emplace_back(static_cast<std::size_t>(size), std::nan(""));
+    }
+  }
+  return din;
+}
+
+template <class Scalar>
+[[nodiscard]] arrays<Scalar> rounded(const arrays<double>& from) {
+  arrays<Scalar> to;
+  for (const std::vector<double>& a : from) to.emplace_back(a.begin(), a.end());
+  return to;
+}
+
+/// Runs an op forward and, where it can, backward.
+template <class Case, class B>
+[[nodiscard]] op_results<typename B::scalar> run_case(const Case& c, B& backend) {
+  using scalar = typename B::scalar;
+  arrays<scalar> in = rounded_inputs<scalar>(c);
+  op_results<scalar> results{empty_outputs<scalar>(c), {}};
+  c.forward(backend, in, results.outputs);
+  if constexpr (has_backward<Case, B>) {
+    arrays<scalar> dout = rounded<scalar>(output_gradients(c));
+    results.gradients = rounded<scalar>(gradients_before(c));
+    c.backward(backend, in, results.outputs, dout, results.gradients);
+  }
+  return results;
+}
+
+}  // namespace smelt::test
