@@ -67,6 +67,7 @@ inline namespace literals {
   constexpr std::int64_t most = (std::numeric_limits<std::int64_t>::max)();
   const std::int64_t whole = value / million;
   const std::int64_t rest = value % million;
+  if (value == 0) return 0;
   if (p.ppm > most / million || (p.ppm != 0 && whole > (most - million) / p.ppm)) return most;
   const std::int64_t high = whole * p.ppm;
   const std::int64_t low = rest * p.ppm / million;

@@ -134,7 +134,7 @@ namespace detail {
   if (!(s.attention.rotary_base >= 2)) return {rule::rotary_base, s.attention.rotary_base, 2};
   if (!(latent.kv_rank >= 0 && latent.q_rank >= 0 && latent.nope_dim >= 0 && latent.rope_dim >= 0 &&
         latent.value_dim >= 0 &&
-        (!has_latent_attention(s) || (latent.value_dim >= 1 && latent.nope_dim + latent.rope_dim >= 1))))
+        (!has_latent_attention(s) || (latent.value_dim >= 1 && (latent.nope_dim >= 1 || latent.rope_dim >= 1)))))
     return {rule::latent_attention, latent.value_dim, 1};
   if (!(!routed || s.experts.stored >= 1)) return {rule::experts_stored, s.experts.stored, 1};
   if (!(!routed || (s.experts.active >= 1 && s.experts.active <= s.experts.stored)))

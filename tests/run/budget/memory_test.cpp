@@ -1,0 +1,74 @@
+// Does the memory budget equal what a model really allocates for its activations?
+#include <cstdint>
+#include <smelt/budget/memory.hpp>
+#include <smelt/model/activations.hpp>
+#include <smelt/spec/schedule.hpp>
+
+#include "catch.hpp"
+#include "support/random_specs.hpp"
+
+namespace {
+
+using namespace smelt;
+
+template <class... Matrices>
+std::int64_t elements(Matrices&... m) {
+  return (std::int64_t{0} + ... + static_cast<std::int64_t>(m.span().size()));
+}
+template <class... Vectors>
+std::int64_t lengths(const Vectors&... v) {
+  return (std::int64_t{0} + ... + static_cast<std::int64_t>(v.size()));
+}
+
+TEST_CASE("activations_of_layer counts the buffers of a layer's record") {
+  testing::random_specs draw(11);
+  int tried = 0;
+  while (tried < 300) {
+    spec s = draw();
+    if (has_latent_attention(s)) continue;
+    ++tried;
+    const std::int64_t tokens = draw.between(1, 9);
+    for (const int layer : {0, s.layers - 1}) {
+      layer_activations<float> a(s, layer, tokens);
+      routing<float>& r = a.routed;
+      const std::int64_t reals =
+          elements(a.input, a.attention_input, a.raw_query, a.raw_key, a.query, a.key, a.value, a.attended, a.middle,
+                   a.ffn_input, r.scores, r.weights, a.gate, a.up, a.shared_gate, a.shared_up) +
+          lengths(a.attention_rms, a.query_rms, a.key_rms, a.logsumexp, a.ffn_rms, r.logsumexp, r.load);
+      const std::int64_t indices = lengths(r.ids, r.offsets, r.assignment, r.row);
+      const activation_elements counted = activations_of_layer(s, has_experts(s, layer), tokens);
+      REQUIRE(counted.reals == reals);
+      REQUIRE(counted.indices == indices);
+    }
+  }
+}
+
+TEST_CASE("training memory is the sum over the executed schedule") {
+  testing::random_specs draw(12);
+  for (int i = 0; i < 300; ++i) {
+    const spec s = draw();
+    const training_plan plan{.tokens = draw.between(1, 5'000), .weight_bytes = 2, .gradient_bytes = 4, .moments = 2};
+    std::int64_t activations = 0;
+    std::int64_t inputs = 0;
+    std::int64_t largest = 0;
+    for (const executed_layer e : schedule(s)) {
+      const std::int64_t positions = executed_positions(e, plan.tokens);
+      const activation_elements one = activations_of_layer(s, has_experts(s, e.layer), positions);
+      const std::int64_t bytes = 4 * (one.reals + one.indices);
+      activations += bytes;
+      inputs += 4 * positions * s.width;
+      largest = bytes > largest ? bytes : largest;
+    }
+    const training_memory m = memory_of_training(s, plan);
+    REQUIRE(m.activations == activations);
+    REQUIRE(m.weights == 2 * parameters(s).total);
+    REQUIRE(m.gradients == 4 * parameters(s).total);
+    REQUIRE(m.moments == 8 * parameters(s).total);
+    REQUIRE(m.total == m.weights + m.gradients + m.moments + m.activations);
+    training_plan recomputed = plan;
+    recomputed.recompute = true;
+    REQUIRE(memory_of_training(s, recomputed).activations == inputs + largest);
+  }
+}
+
+}  // namespace

@@ -1,0 +1,133 @@
+// Does a spec read at run time fail with the compiler's words? Every rule, and every rule's page.
+#include <fstream>
+#include <set>
+#include <smelt/spec/published.hpp>
+#include <smelt/spec/validate.hpp>
+#include <sstream>
+#include <string>
+
+#include "catch.hpp"
+#include "support/random_specs.hpp"
+
+namespace {
+
+using namespace smelt;
+using Catch::Matchers::ContainsSubstring;
+
+struct broken_case {
+  rule broken;
+  void (*change)(spec&);
+};
+
+/// For every rule, the smallest change of a valid spec that breaks it.
+const broken_case broken_cases[] = {
+    {rule::vocab, [](spec& s) { s.vocab = 0; }},
+    {rule::padded_vocab, [](spec& s) { s.padded_vocab = s.vocab - 1; }},
+    {rule::context, [](spec& s) { s.context = -1; }},
+    {rule::width, [](spec& s) { s.width = 0; }},
+    {rule::layers, [](spec& s) { s.layers = max_layers + 1; }},
+    {rule::dense_layers, [](spec& s) { s.dense_layers = -1; }},
+    {rule::dense_hidden, [](spec& s) { s.dense_layers = 1; }},
+    {rule::attention_heads, [](spec& s) { s.attention.heads = 0; }},
+    {rule::attention_kv_heads, [](spec& s) { s.attention.kv_heads = 0; }},
+    {rule::attention_head_dim, [](spec& s) { s.attention.head_dim = 0; }},
+    {rule::rotary_head_dim, [](spec& s) { s.attention.head_dim = 43; }},
+    {rule::attention_window, [](spec& s) { s.attention.window = -5; }},
+    {rule::rotary_base, [](spec& s) { s.attention.rotary_base = 0; }},
+    {rule::latent_attention, [](spec& s) { s.attention.latent = {.kv_rank = 8, .nope_dim = 8}; }},
+    {rule::experts_stored, [](spec& s) { s.experts.stored = 0; }},
+    {rule::experts_active, [](spec& s) { s.experts.active = s.experts.stored + 1; }},
+    {rule::experts_hidden, [](spec& s) { s.experts.hidden = 0; }},
+    {rule::shared_hidden, [](spec& s) { s.experts.shared_hidden = -1; }},
+    {rule::shared_gate, [](spec& s) { s.experts.shared_gate = true; }},
+    {rule::norms_per_layer, [](spec& s) { s.norms_per_layer = 1; }},
+    {rule::norm_eps, [](spec& s) { s.norm_eps = 1.0; }},
+    {rule::loop_count, [](spec& s) { s.loop.count = -2; }},
+    {rule::loop_first, [](spec& s) { s.loop.first = -2; }},
+    {rule::loop_span, [](spec& s) { s.loop.first = s.layers - 5; }},
+    {rule::loop_visits, [](spec& s) { s.loop.visits = {}; }},
+    {rule::loop_visits_limit, [](spec& s) { s.loop.visits = visits(9); }},
+    {rule::loop_without_span, [](spec& s) { s.loop.count = 0; }},
+    {rule::visit_compression, [](spec& s) { s.loop.visits.v1.compression = s.context + 1; }},
+    {rule::visit_residual, [](spec& s) { s.loop.visits.v1.residual.den = 0; }},
+    {rule::exit_gate,
+     [](spec& s) {
+       s.exit_gate = true;
+       s.loop = {};
+     }},
+};
+
+std::string code_of(rule r) {
+  std::ostringstream code;
+  const int n = static_cast<int>(r);
+  code << 'S' << (n < 10 ? "00" : "0") << n;
+  return code.str();
+}
+
+TEST_CASE("every rule is broken by its own change, with its own code") {
+  std::set<rule> seen;
+  for (const broken_case& c : broken_cases) {
+    spec s = published::smelt_200m::value;
+    c.change(s);
+    INFO(code_of(c.broken));
+    CHECK(first_violation(s).broken == c.broken);
+    seen.insert(c.broken);
+    try {
+      (void)validate(s);
+      FAIL("no error");
+    } catch (const error& e) {
+      CHECK(e.code() == errc::invalid_spec);
+      CHECK_THAT(e.what(), ContainsSubstring("[smelt-" + code_of(c.broken) + "] spec: "));
+      CHECK_THAT(e.what(), ContainsSubstring("found "));
+    }
+    // The page that explains the code.
+    std::ifstream page(std::string(SMELT_SOURCE_DIR) + "/docs/errors/" + code_of(c.broken) + ".md");
+    CHECK(page.good());
+  }
+  CHECK(seen.size() == static_cast<std::size_t>(rule::exit_gate));
+}
+
+TEST_CASE("a valid spec is returned as it is") {
+  const spec& s = published::smelt_200m::value;
+  CHECK(&validate(s) == &s);
+  CHECK(describe({}).empty());
+}
+
+TEST_CASE("rules can be asked about any values without undefined behaviour") {
+  testing::random_specs draw(21);
+  const int extremes[] = {-2'147'483'647 - 1, -1, 0, 1, 257, 2'147'483'647};
+  int invalid = 0;
+  for (int i = 0; i < 3'000; ++i) {
+    spec s = draw();
+    const auto extreme = [&] { return extremes[draw.between(0, 5)]; };
+    int* const fields[] = {&s.vocab,
+                           &s.padded_vocab,
+                           &s.context,
+                           &s.width,
+                           &s.layers,
+                           &s.dense_layers,
+                           &s.dense_hidden,
+                           &s.attention.heads,
+                           &s.attention.kv_heads,
+                           &s.attention.head_dim,
+                           &s.attention.window,
+                           &s.attention.latent.kv_rank,
+                           &s.attention.latent.rope_dim,
+                           &s.attention.latent.nope_dim,
+                           &s.experts.stored,
+                           &s.experts.active,
+                           &s.experts.hidden,
+                           &s.norms_per_layer,
+                           &s.loop.first,
+                           &s.loop.count,
+                           &s.loop.visits.count,
+                           &s.loop.visits.v0.compression,
+                           &s.loop.visits.v7.residual.den};
+    *fields[draw.between(0, 22)] = extreme();
+    *fields[draw.between(0, 22)] = extreme();
+    invalid += first_violation(s).broken != rule::none;
+  }
+  CHECK(invalid > 1'000);
+}
+
+}  // namespace
