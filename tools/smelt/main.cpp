@@ -2,8 +2,9 @@
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <iostream>
-#include <smelt/core/error.hpp>
+#include <smelt/core/nearest_name.hpp>
 #include <string>
+#include <vector>
 
 #include "command.hpp"
 
@@ -56,6 +57,13 @@ int main(int argc, char** argv) {
     return code;
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(e);
+    // CLI11 only says that there is no command; the word that was meant as one is worth naming.
+    if (app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-') {
+      std::vector<std::string> commands;
+      for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());
+      return fail("there is no command \"" + std::string(argv[1]) + "\"; did you mean \"" +
+                  smelt::nearest_names(argv[1], commands, 1).front() + "\"? (see smelt --help)");
+    }
     return fail(std::string(e.what()) + " (see smelt --help)");
   } catch (const std::exception& e) {
     return fail(e.what());

@@ -1,0 +1,245 @@
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "support/run_tool.hpp"
+
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+using smelt_test::outcome;
+using smelt_test::run_tool;
+
+namespace {
+
+/// The JSON of a command that must succeed.
+json json_of(std::vector<std::string> arguments, int exit = 0) {
+  arguments.emplace_back("--json");
+  const outcome o = run_tool(arguments);
+  INFO(o.err);
+  REQUIRE(o.exit == exit);
+  CHECK(o.err.empty());
+  return json::parse(o.out);
+}
+
+/// A failure: exit code 2, nothing on standard output, one line on standard error.
+std::string refusal(const std::vector<std::string>& arguments) {
+  const outcome o = run_tool(arguments);
+  CHECK(o.exit == 2);
+  CHECK(o.out.empty());
+  CHECK(o.err.rfind("smelt: error: ", 0) == 0);
+  CHECK(o.err.find('\n') == o.err.size() - 1);
+  return o.err;
+}
+
+/// OLMoE-1B-7B, whose published file has 6,919,161,856 parameters.
+constexpr const char* olmoe = R"({
+  "vocab": 50304, "context": 4096, "width": 2048, "layers": 16,
+  "attention": {"heads": 16, "kv_heads": 16, "head_dim": 128, "norm": "full_width"},
+  "experts": {"stored": 64, "active": 8, "hidden": 1024}
+})";
+
+/// Qwen3-30B-A3B, whose training FLOPs two paths of one public trainer print differently.
+constexpr const char* qwen3_30b = R"({
+  "vocab": 151936, "context": 32768, "width": 2048, "layers": 48,
+  "attention": {"heads": 32, "kv_heads": 4, "head_dim": 128, "norm": "per_head", "rotary_base": 1000000},
+  "experts": {"stored": 128, "active": 8, "hidden": 768, "renormalise": true}
+})";
+
+std::string file(const smelt_test::temporary_folder& folder, const std::string& name, const std::string& text) {
+  std::ofstream(folder.path() / name) << text;
+  return (folder.path() / name).string();
+}
+
+}  // namespace
+
+TEST_CASE("specs lists the presets, as a table and as JSON", "[tools][specs]") {
+  const json all = json_of({"specs"});
+  std::vector<std::string> names;
+  for (const json& s : all) names.push_back(s["name"]);
+  for (const char* name : {"nano", "nano-smelt", "micro", "mini", "small", "smelt-200m", "smelt-600m-baseline"})
+    CHECK(std::count(names.begin(), names.end(), name) == 1);
+  const outcome text = run_tool({"specs"});
+  CHECK(text.exit == 0);
+  for (const std::string& name : names) CHECK_THAT(text.out, ContainsSubstring("  " + name + " "));
+}
+
+TEST_CASE("budget prints the published figures of a spec file to the integer", "[tools][budget]") {
+  const smelt_test::temporary_folder folder;
+  const json b = json_of({"budget", file(folder, "olmoe.json", olmoe)});
+  CHECK(b["name"] == "olmoe");
+  CHECK(b["params"]["total"] == 6'919'161'856);
+  CHECK(b["params"]["active"] == 1'282'017'280);
+  CHECK(b["params"]["active_without_input_table"] == 1'178'994'688);
+  CHECK(b["params"]["non_embedding"] == 6'713'116'672);
+  CHECK(b["params"]["stored"] == 6'919'161'856);
+  CHECK(b["kv_cache"]["bytes_per_token"] == 131'072);
+  CHECK(b["kv_cache"]["bytes_at_context"] == 131'072LL * 4'096);
+  CHECK(b["flops"]["convention"] == "smelt");
+  CHECK(b["flops"]["train_per_token"] == 3 * b["flops"]["forward_per_token"].get<std::int64_t>());
+  CHECK(b["sparsity"]["s"].get<double>() > 0.8);
+  CHECK(b["sparsity"]["n_eq"].get<double>() > 0);
+
+  const outcome text = run_tool({"budget", (folder.path() / "olmoe.json").string()});
+  CHECK(text.exit == 0);
+  CHECK_THAT(text.out, ContainsSubstring("6,919,161,856") && ContainsSubstring("1,178,994,688") &&
+                           ContainsSubstring("convention smelt, context 4,096"));
+}
+
+TEST_CASE("budget counts by a named convention at a given context", "[tools][budget]") {
+  const smelt_test::temporary_folder folder;
+  const std::string qwen = file(folder, "qwen.json", qwen3_30b);
+  const json one = json_of({"budget", qwen, "--convention", "torchtitan", "--context", "8192"});
+  CHECK(one["flops"]["train_per_token"] == 37'578'559'488);
+  CHECK(one["flops"]["context"] == 8'192);
+  const json other = json_of({"budget", qwen, "--convention", "torchtitan-every-parameter", "--context", "8k"}, 0);
+  CHECK(other["flops"]["context"] == 8'000);
+  const json all = json_of({"budget", qwen, "--convention", "torchtitan-every-parameter", "--context", "8192"});
+  CHECK(all["flops"]["train_per_token"] == 192'856'412'160);
+  CHECK(json_of({"budget", qwen, "--kv-bytes", "1"})["kv_cache"]["bytes_per_token"] == 49'152);
+
+  // A convention that does not know routed experts gives no number.
+  const json uncovered = json_of({"budget", qwen, "--convention", "megatron-72"});
+  CHECK(uncovered["flops"]["covered"] == false);
+  CHECK(uncovered["flops"]["train_per_token"].is_null());
+  CHECK_THAT(run_tool({"budget", qwen, "--convention", "megatron-72"}).out, ContainsSubstring("not counted"));
+}
+
+TEST_CASE("budget checks one architecture against another", "[tools][budget]") {
+  const json good = json_of({"budget", "nano-smelt", "--against", "nano"});
+  CHECK(good["match"]["ok"] == true);
+  for (const char* metric : {"flops", "params", "kv_cache"}) {
+    const json& row = good["match"][metric];
+    CHECK(row["ok"] == true);
+    CHECK(row["ratio"].get<double>() ==
+          Approx(row["actual"].get<double>() / row["expected"].get<double>()).epsilon(1e-6));
+    CHECK(row["tolerance"].get<double>() == Approx(std::string(metric) == "params" ? 0.01 : 0.04));
+  }
+  CHECK(good["match"]["flops"]["actual"] == good["flops"]["train_per_token"]);
+  CHECK(good["match"]["flops"]["expected"] == good["against"]["flops"]["train_per_token"]);
+  CHECK(good["match"]["params"]["actual"] == good["params"]["non_embedding"]);
+  CHECK(good["match"]["kv_cache"]["actual"] == good["kv_cache"]["bytes_per_token"]);
+
+  // The same pair at a tolerance below its error, then two models that are far apart: exit 1 and the same figures.
+  const json tight = json_of({"budget", "nano-smelt", "--against", "nano", "--tolerance", "flops=0.1%"}, 1);
+  CHECK(tight["match"]["ok"] == false);
+  CHECK(tight["match"]["flops"]["ok"] == false);
+  CHECK(tight["match"]["kv_cache"]["ok"] == true);
+  CHECK(tight["match"]["flops"]["actual"] == good["match"]["flops"]["actual"]);
+  const outcome far = run_tool({"budget", "micro", "--against", "nano"});
+  CHECK(far.exit == 1);
+  CHECK_THAT(far.out, ContainsSubstring("BROKEN") && ContainsSubstring("tolerance"));
+
+  const json itself = json_of({"budget", "nano", "--against", "nano", "--tolerance", "flops=0%,params=0%,kv=0%"});
+  CHECK(itself["match"]["ok"] == true);
+}
+
+TEST_CASE("sparsity is measured against the control", "[tools][budget]") {
+  const json own = json_of({"budget", "nano-control"});
+  CHECK(own["sparsity"]["s"].get<double>() == Approx(0).margin(1e-12));
+  CHECK(own["sparsity"]["control"] == "nano-control");
+  const json other = json_of({"budget", "nano", "--control", "nano"});
+  CHECK(other["sparsity"]["control"] == "nano");
+  CHECK(other["sparsity"]["s"].get<double>() == Approx(0).margin(1e-12));
+  CHECK(json_of({"budget", "micro-s97"})["sparsity"]["s"].get<double>() == Approx(0.97).margin(0.005));
+}
+
+TEST_CASE("match solves for a partner that budget then accepts", "[tools][match]") {
+  const smelt_test::temporary_folder folder;
+  const outcome found = run_tool({"match", "nano", "--loop", "middle:2", "--json"});
+  REQUIRE(found.exit == 0);
+  const json j = json::parse(found.out);
+  CHECK(j["found"] == true);
+  CHECK(j["match"]["ok"] == true);
+  CHECK(j["spec"]["loop"]["visits"]["repeat"] == 2);
+  CHECK(j["spec"]["width"] < 128);
+  const json checked = json_of({"budget", file(folder, "partner.json", found.out), "--against", "nano"});
+  CHECK(checked["match"] == j["match"]);
+  CHECK(checked["spec"] == j["spec"]);
+}
+
+TEST_CASE("match says which budget cannot be met and shows the nearest", "[tools][match]") {
+  const json j = json_of({"match", "nano", "--loop", "middle:2", "--vary", "width"}, 1);
+  CHECK(j["found"] == false);
+  CHECK(j["match"]["ok"] == false);
+  CHECK_THAT(j["reason"].get<std::string>(), ContainsSubstring("[smelt-M00") && ContainsSubstring("nearest"));
+  for (const char* held : {"heads", "kv_heads", "head_dim"})
+    CHECK(j["spec"]["attention"][held] == json_of({"budget", "nano"})["spec"]["attention"][held]);
+  const outcome header = run_tool({"match", "nano", "--loop", "middle:2", "--vary", "width", "--header", "pair"});
+  CHECK(header.exit == 1);
+  CHECK(header.out.empty());
+}
+
+TEST_CASE("match prints a header that compiles and checks itself", "[tools][match]") {
+  if (std::system("c++ --version > /dev/null 2>&1") != 0) {
+    WARN("no compiler called c++; the header was not compiled");
+    return;
+  }
+  const smelt_test::temporary_folder folder;
+  const std::string compile = std::string("c++ -std=c++20 -Wall -Wextra -Werror -fsyntax-only -I ") + SMELT_SOURCE_DIR +
+                              "/include -include " + (folder.path() / "pair.hpp").string() + " -x c++ ";
+  const std::string user = file(folder, "user.cpp", "static_assert(pair::visits == 3 && pair_base::visits == 1);\n");
+  const outcome header =
+      run_tool({"match", "micro", "--loop", "2+3:3", "--tolerance", "params=2%", "--header", "pair"});
+  REQUIRE(header.exit == 0);
+  CHECK_THAT(header.out, ContainsSubstring("smelt match micro --loop 2+3:3 --tolerance params=2%"));
+  const std::string path = file(folder, "pair.hpp", header.out);
+  CHECK(std::system((compile + user).c_str()) == 0);
+
+  // The check inside is real: another number of experts stops the compiler.
+  std::string broken = header.out;
+  const auto stored = broken.rfind(".stored = ") + 10;
+  broken.replace(stored, broken.find(',', stored) - stored, "400");
+  file(folder, "pair.hpp", broken);
+  CHECK(std::system((compile + user + " 2> /dev/null").c_str()) != 0);
+}
+
+TEST_CASE("wrong input is refused in one line that names it", "[tools]") {
+  const smelt_test::temporary_folder folder;
+  CHECK_THAT(refusal({"budget", "naon"}), ContainsSubstring("\"naon\"") && ContainsSubstring("nano"));
+  CHECK_THAT(refusal({}), ContainsSubstring("subcommand"));
+  CHECK_THAT(refusal({"budgets", "nano"}), ContainsSubstring("\"budgets\"; did you mean \"budget\"?"));
+  CHECK_THAT(refusal({"budget"}), ContainsSubstring("SPEC"));
+  CHECK_THAT(refusal({"budget", "nano", "--contxt", "9"}), ContainsSubstring("--contxt"));
+  CHECK_THAT(refusal({"budget", "nano", "--context", "0"}), ContainsSubstring("--context must be a whole number"));
+  CHECK_THAT(refusal({"budget", "nano", "--context", "3G"}),
+             ContainsSubstring("2147483647") && ContainsSubstring("3,000"));
+  CHECK_THAT(refusal({"budget", "nano", "--convention", "papr"}), ContainsSubstring("did you mean \"paper\""));
+  CHECK_THAT(refusal({"budget", "nano", "--against", "micro", "--tolerance", "flop=1%"}),
+             ContainsSubstring("\"flop\""));
+  CHECK_THAT(refusal({"budget", "nano", "--tolerance", "flops=1%"}), ContainsSubstring("--against"));
+  CHECK_THAT(refusal({"budget", "nano", "--kv-bytes", "65"}), ContainsSubstring("--kv-bytes"));
+  CHECK_THAT(refusal({"budget", folder.path().string()}), ContainsSubstring("folder"));
+  CHECK_THAT(refusal({"budget", file(folder, "bad.json", "{\"vocab\": 10}")}), ContainsSubstring("[smelt-S003]"));
+  CHECK_THAT(refusal({"budget", file(folder, "typo.json", "{\"vocabulary\": 10}")}), ContainsSubstring("vocabulary"));
+  CHECK_THAT(refusal({"budget", file(folder, "html.json", "<html>\n</html>")}), ContainsSubstring("HTML page"));
+  CHECK_THAT(refusal({"match", "nano"}), ContainsSubstring("--loop"));
+  CHECK_THAT(refusal({"match", "nano", "--loop", "middle"}), ContainsSubstring("no colon"));
+  CHECK_THAT(refusal({"match", "nano", "--loop", "3+2:2"}), ContainsSubstring("[smelt-S024]"));
+  CHECK_THAT(refusal({"match", "nano", "--loop", "middle:2", "--vary", "depth"}), ContainsSubstring("\"depth\""));
+  CHECK_THAT(refusal({"match", "nano", "--loop", "middle:2", "--header", "2x"}), ContainsSubstring("\"2x\""));
+  CHECK_THAT(refusal({"match", "nano", "--loop", "middle:2", "--header", "x", "--json"}), ContainsSubstring("choose"));
+  CHECK_THAT(refusal({"budget", "nano", "--threads", "0"}), ContainsSubstring("--threads"));
+}
+
+TEST_CASE("a figure that does not fit in 64 bits is an error", "[tools][budget]") {
+  const smelt_test::temporary_folder folder;
+  const std::string huge = file(folder, "huge.json", R"({
+    "vocab": 2000000000, "context": 1000000000, "width": 2000000000, "layers": 256,
+    "attention": {"heads": 1, "head_dim": 2}, "experts": {"stored": 1000, "active": 1, "hidden": 2000000000}})");
+  CHECK_THAT(refusal({"budget", huge}), ContainsSubstring("does not fit in 64 bits"));
+}
+
+TEST_CASE("help has examples and succeeds; output that cannot be written does not", "[tools]") {
+  for (const std::string command : {"specs", "budget", "match", "train", "eval", "compare"}) {
+    const outcome help = run_tool({command, "--help"});
+    CHECK(help.exit == 0);
+    CHECK_THAT(help.out, ContainsSubstring("Examples:\n  smelt " + command));
+  }
+  CHECK(run_tool({"--help"}).exit == 0);
+  CHECK_THAT(run_tool({"--version"}).out, ContainsSubstring("smelt "));
+  CHECK(std::system((std::string(SMELT_TOOL_PATH) + " specs > /dev/full 2> /dev/null").c_str()) != 0);
+}

@@ -1,0 +1,70 @@
+#include "spec_argument.hpp"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <smelt/budget/presets.hpp>
+#include <smelt/core/error.hpp>
+#include <smelt/core/nearest_name.hpp>
+#include <smelt/io/spec_json.hpp>
+#include <smelt/spec/schedule.hpp>
+
+#include "number.hpp"
+
+namespace smelt::tool {
+
+const std::vector<named_spec>& preset_specs() {
+  static const std::vector<named_spec> specs = [] {
+    std::vector<named_spec> all;
+    for (const presets::preset& p : presets::all)
+      all.push_back({p.name, p.value, p.partner_of, p.control, p.description});
+    return all;
+  }();
+  return specs;
+}
+
+named_spec spec_of_argument(const std::string& argument) {
+  for (const named_spec& preset : preset_specs())
+    if (preset.name == argument) return preset;
+  std::error_code ignored;
+  if (!std::filesystem::exists(argument, ignored)) {
+    std::vector<std::string> names;
+    for (const named_spec& preset : preset_specs()) names.push_back(preset.name);
+    std::string nearest;
+    for (const std::string& name : nearest_names(argument, names)) nearest += (nearest.empty() ? "" : ", ") + name;
+    throw error(errc::invalid_argument, "SPEC must be a preset's name or a JSON file; found \"" + argument +
+                                            "\", which is neither; the nearest presets are " + nearest);
+  }
+  const std::string text = read_spec_text(argument);
+  const std::string name = std::filesystem::path(argument).stem().string();
+  // What this program prints about an architecture holds its spec, so that outputs can be handed on.
+  const auto document = nlohmann::json::parse(text, nullptr, false);
+  if (document.is_object() && document.contains("spec") && document["spec"].is_object())
+    return {name, parse_spec(document["spec"].dump(), argument + ": spec"), "", "", ""};
+  return {name, parse_spec(text, argument), "", "", ""};
+}
+
+std::string summary(const spec& s) {
+  const auto count = [](std::int64_t n, const std::string& one, const std::string& many) {
+    return grouped(n) + " " + (n == 1 ? one : many);
+  };
+  const loop_span span = span_of(s);
+  std::string text = count(s.layers, "layer", "layers");
+  if (span.count > 0)
+    text += " (" + std::to_string(span.first) + " to " + std::to_string(span.first + span.count - 1) + " visited " +
+            std::to_string(span.visits) + " times: " + std::to_string(schedule(s).size()) + " executed)";
+  text += ", width " + grouped(std::int64_t{s.width});
+  if (has_latent_attention(s))
+    text += ", " + count(s.attention.heads, "head", "heads") + " over a latent of " +
+            std::to_string(s.attention.latent.kv_rank);
+  else
+    text += ", " + count(s.attention.heads, "head", "heads") + " of " + std::to_string(s.attention.head_dim) +
+            " over " + count(s.attention.kv_heads, "KV head", "KV heads");
+  if (s.dense_layers < s.layers)
+    text += ", " + count(s.experts.stored, "expert", "experts") + " of " + std::to_string(s.experts.hidden) + ", " +
+            std::to_string(s.experts.active) + " active";
+  if (s.dense_layers > 0)
+    text += ", " + count(s.dense_layers, "dense layer", "dense layers") + " of " + std::to_string(s.dense_hidden);
+  return text;
+}
+
+}  // namespace smelt::tool
