@@ -78,6 +78,16 @@ struct affine_model {
   }
 };
 
+/// The model of budget / 2^bits, every coefficient rounded down.
+[[nodiscard]] constexpr affine_model scaled_down(const affine_model& m, int bits) noexcept {
+  const auto shifted = [&](const affine_budget& b) {
+    return affine_budget{b.one >> bits,    b.query >> bits,   b.key >> bits,    b.head_dim >> bits,
+                         b.heads >> bits,  b.experts >> bits, b.hidden >> bits, b.expert_body >> bits,
+                         b.shared >> bits, b.dense >> bits};
+  };
+  return {shifted(m.zero), shifted(m.slope)};
+}
+
 /// The part of `b` that attention's sizes, and those of shared and dense feed-forwards, decide.
 [[nodiscard]] constexpr std::int64_t outside_experts(const affine_budget& b, const size_set& d) noexcept {
   const std::int64_t size = d.head_dim;

@@ -95,7 +95,8 @@ namespace detail {
                                                                                : coverage_gap::shape) +
              ")";
     case match_outcome::too_large:
-      return SMELT_M005 " (a budget of the base is above 2^56)";
+      return SMELT_M005
+          " (the base or its loop has FLOPs that 64 bits do not hold, or more than 2^56 parameters or bytes)";
   }
   if (!r.found()) text += " (" + describe(r.constraint, r) + "); nearest candidate";
   const spec& p = r.partner;

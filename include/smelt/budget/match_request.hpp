@@ -65,7 +65,7 @@ enum class match_outcome : int {
   loop_invalid,        ///< the base with the loop breaks a rule of the spec
   options_invalid,     ///< a negative tolerance, multiple or limit, or bytes below 1
   convention_invalid,  ///< the FLOPs convention does not cover the base, or the base with the loop
-  too_large,           ///< a budget of the base is above 2^56, too close to what 64 bits hold
+  too_large,           ///< the base or its loop has FLOPs that 64 bits do not hold, or 2^56 parameters or bytes
 };
 
 /// What keeps a budget from being met.
@@ -125,10 +125,13 @@ namespace detail {
   if (!o.by.flops.covers_any_shape || gap_of(base, o.by.flops) != coverage_gap::none ||
       gap_of(looped, o.by.flops) != coverage_gap::none)
     return match_outcome::convention_invalid;
+  // The search costs candidates of up to 32 times these figures in 64 bits; it scales the FLOPs itself.
   constexpr std::int64_t most = std::int64_t{1} << 56;
-  if (flops(base, o.by.flops).train > most || parameters(base).stored > most ||
-      kv_cache(base, o.by.kv_bytes_per_element).bytes_at_context > most)
-    return match_outcome::too_large;
+  const auto countable = [&](const spec& s) {
+    return fits(flops(s, o.by.flops).train) && parameters(s).stored <= most &&
+           kv_cache(s, o.by.kv_bytes_per_element).bytes_at_context <= most;
+  };
+  if (!countable(base) || !countable(looped)) return match_outcome::too_large;
   return match_outcome::found;
 }
 

@@ -90,6 +90,7 @@ class partner_search {
       : looped_(looped),
         options_(options),
         base_(sizes_of(base)),
+        best_(base_),
         routed_(base.dense_layers < base.layers),
         value_dim_(has_latent_attention(base) ? base.attention.latent.value_dim : 0) {
     if (base.dense_layers == 0) base_.dense_hidden = 0;
@@ -106,6 +107,7 @@ class partner_search {
     // Figures a token are rounded: what is inside this many FLOPs of a sequence is inside the tolerance of a token.
     const std::int64_t a_token = share_of(base_flops.train_per_token, tolerance.flops);
     allowed_flops_ = a_token == 0 ? 0 : (a_token - 1) * base_flops.context;
+    scale_down(smelt::flops(looped, by.flops).train);
     allowed_params_ = share_of(wanted_params_, tolerance.params);
     allowed_kv_ = share_of(wanted_kv_, tolerance.kv_cache);
     const std::int64_t step = options_.experts_multiple;
@@ -164,6 +166,20 @@ class partner_search {
   }
 
  private:
+  /// Drops low bits of the FLOPs of very large sequences, so that the costs of far candidates fit in 64 bits, too. What
+  /// rounding can hide comes off the tolerance.
+  constexpr void scale_down(std::int64_t looped_flops) noexcept {
+    const std::int64_t larger = looped_flops > wanted_flops_ ? looped_flops : wanted_flops_;
+    int bits = 0;
+    while (larger >> bits > std::int64_t{1} << 56) ++bits;
+    if (bits == 0) return;
+    wanted_flops_ >>= bits;
+    allowed_flops_ >>= bits;
+    const std::int64_t hidden = wanted_flops_ >> 20;
+    allowed_flops_ = allowed_flops_ > hidden ? allowed_flops_ - hidden : 0;
+    flops_ = scaled_down(flops_, bits);
+  }
+
   /// Widths tried on each side of the expected one; half as many for another number of KV heads.
   static constexpr int width_steps = 12;
   /// Numbers of query heads tried on each side of the one that keeps heads x head_dim / width.
@@ -191,6 +207,29 @@ class partner_search {
   }
   [[nodiscard]] constexpr std::int64_t kv_of(std::int64_t kv_heads, std::int64_t head_dim) const noexcept {
     return kv_.one + kv_.key * kv_heads * head_dim + kv_.head_dim * head_dim;
+  }
+  [[nodiscard]] static constexpr std::int64_t sixteenths(std::int64_t size, std::int64_t of) noexcept {
+    return of == 0 ? 16 : 16 * size / of + 1;
+  }
+  /// The largest size of `d` but experts and their hidden width, in sixteenths of the base's.
+  [[nodiscard]] constexpr std::int64_t reach_of(const size_set& d) const noexcept {
+    const auto larger = [](std::int64_t a, std::int64_t b) { return a > b ? a : b; };
+    const std::int64_t size = d.head_dim;
+    const std::int64_t base_size = base_.head_dim;
+    const std::int64_t heads = value_dim_ > 0 ? larger(sixteenths(d.heads, base_.heads), sixteenths(size, base_size))
+                                              : sixteenths(d.heads * size, base_.heads * base_size);
+    return larger(
+        larger(heads, sixteenths(d.kv_heads * size, base_.kv_heads * base_size)),
+        larger(sixteenths(d.shared_hidden, base_.shared_hidden), sixteenths(d.dense_hidden, base_.dense_hidden)));
+  }
+  /// Whether products of sizes pass 32 times the base's: no partner lies there, and below it no figure overflows.
+  [[nodiscard]] constexpr bool too_far(const size_set& d, std::int64_t reach) const noexcept {
+    constexpr std::int64_t limit = 32 * 16 * 16 * 16;
+    const std::int64_t width = sixteenths(d.width, base_.width);
+    const std::int64_t hidden = sixteenths(d.hidden, base_.hidden);
+    const std::int64_t experts = sixteenths(d.experts, base_.experts);
+    const std::int64_t most = hidden > reach ? hidden : reach;
+    return width > limit || most > limit || experts > limit || width * most * experts > limit;
   }
   [[nodiscard]] static constexpr std::int64_t value_of(const affine_model& m, const size_set& d) noexcept {
     const affine_budget b = m.at(d.width);
@@ -261,7 +300,7 @@ class partner_search {
         d.hidden = static_cast<int>(nearest_multiple(base_.hidden * width, base_.width, 1));
       const affine_budget p = params_.at(width);
       d.experts = solved_experts(p, outside_experts(p, d), d.hidden);
-      if (flops_of(d) < wanted_flops_) {
+      if (!too_far(d, reach_of(d)) && flops_of(d) < wanted_flops_) {
         low = width + 1;
       } else {
         high = width;
@@ -324,11 +363,15 @@ class partner_search {
       if (base_.heads % kv.kv_heads == 0) try_heads(d, kv, kv_shape, f, p);
       return;
     }
-    const std::int64_t heads = wanted_heads(width, kv.head_dim, kv.kv_heads);
+    // Latent attention shares one key among all heads; its number of KV heads only follows.
+    const int group = base_.heads / base_.kv_heads;
+    const int step = value_dim_ > 0 ? group : kv.kv_heads;
+    const std::int64_t heads = wanted_heads(width, kv.head_dim, step);
     for (int i = -heads_steps; i <= heads_steps; ++i) {
-      const std::int64_t n = heads + i * kv.kv_heads;
+      const std::int64_t n = heads + i * step;
       if (n < 1) continue;
       d.heads = static_cast<int>(n);
+      if (value_dim_ > 0) d.kv_heads = d.heads / group;
       try_heads(d, kv, kv_shape, f, p);
     }
   }
@@ -340,6 +383,8 @@ class partner_search {
         kv_shape + excess(ratio_distance(d.heads * value_dim(d.head_dim), d.width,
                                          base_.heads * value_dim(base_.head_dim), base_.width));
     if (!rank_.outside && attention_shape / 10'000 > rank_.shape) return;
+    const std::int64_t reach = reach_of(d);
+    if (too_far(d, reach)) return;
     const std::int64_t flops = outside_experts(f, d);
     const std::int64_t params = outside_experts(p, d);
     hidden_choices hidden;
@@ -363,6 +408,7 @@ class partner_search {
     for (int i = 0; i < hidden.count; ++i) {
       d.hidden = static_cast<int>(hidden.items[i]);
       d.experts = solved_experts(p, params, d.hidden);
+      if (too_far(d, reach)) continue;
       const std::int64_t body = d.hidden * std::int64_t{d.experts};
       consider(d, flops + f.experts * d.experts + f.hidden * d.hidden + f.expert_body * body,
                params + p.experts * d.experts + p.hidden * d.hidden + p.expert_body * body, kv, attention_shape);
@@ -374,8 +420,8 @@ class partner_search {
                           std::int64_t attention_shape) noexcept {
     const std::int64_t flops_off = distance(flops, wanted_flops_);
     const std::int64_t params_off = distance(params, wanted_params_);
-    if (least_flops_ < 0 || flops_off < least_flops_) least_flops_ = flops_off;
-    if (least_params_ < 0 || params_off < least_params_) least_params_ = params_off;
+    if (flops_off < least_flops_) least_flops_ = flops_off;
+    if (params_off < least_params_) least_params_ = params_off;
     match_rank r;
     r.outside = flops_off > allowed_flops_ || params_off > allowed_params_ || kv.difference > allowed_kv_;
     if (r.outside && !rank_.outside) return;
@@ -419,7 +465,7 @@ class partner_search {
 
   spec looped_;
   match_options options_;
-  size_set base_;
+  size_set base_, best_;
   bool routed_;
   int value_dim_;
   affine_model flops_{}, params_{};  // FLOPs of a training sequence; parameters
@@ -427,11 +473,10 @@ class partner_search {
   std::int64_t wanted_flops_ = 0, wanted_params_ = 0, wanted_kv_ = 0;
   std::int64_t allowed_flops_ = 0, allowed_params_ = 0, allowed_kv_ = 0;
   std::int64_t least_experts_ = 0, most_experts_ = 0;
-  // The smallest differences seen, each budget by itself; -1 before the first candidate.
-  std::int64_t least_flops_ = -1, least_params_ = -1, least_kv_ = -1;
+  // The smallest differences seen, each budget by itself.
+  std::int64_t least_flops_ = INT64_MAX, least_params_ = INT64_MAX, least_kv_ = INT64_MAX;
   bool any_ = false;
   match_rank rank_{};
-  size_set best_{};
 };
 
 }  // namespace smelt::detail
