@@ -31,7 +31,7 @@ namespace smelt {
     case decay_kind::wsd: {
       const auto stable = steps - static_cast<std::int64_t>(std::ceil(o.decay_share * static_cast<double>(steps)));
       if (stable >= steps) return o.learning_rate;
-      return o.learning_rate * (1.0 - (1.0 - o.final_share) * progress(std::max(stable - 1, warmup)));
+      return o.learning_rate * (1.0 - (1.0 - o.final_share) * progress((std::max)(stable - 1, warmup)));
     }
   }
   return o.learning_rate;
