@@ -185,12 +185,17 @@ inline constexpr budget_comparison comparison_with_stated =
 
 /// Two architectures whose budgets agree within `Within`, counted alike; otherwise it does not compile, with one row a
 /// broken budget: metric, both figures, ratio and tolerance. `static_assert(budgets_match<a, b>::passed);`
-template <Architecture A, Architecture B, within Within = within{}, accounting Accounting = accounting{}>
-struct budgets_match
+template <Architecture A, Architecture B, within Within = within{}, accounting Accounting = accounting{},
+          bool Agree = BudgetsMatch<A, B, Within, Accounting>>
+struct budgets_match {
+  static constexpr bool passed = true;  ///< reaching it is passing: a row that is broken has stopped the compiler
+};
+template <Architecture A, Architecture B, within Within, accounting Accounting>
+struct budgets_match<A, B, Within, Accounting, false>
     : private detail::comparison_row<metric::flops, detail::comparison_of<A, B, Within, Accounting>>,
       private detail::comparison_row<metric::params, detail::comparison_of<A, B, Within, Accounting>>,
       private detail::comparison_row<metric::kv_cache, detail::comparison_of<A, B, Within, Accounting>> {
-  static constexpr bool passed = true;  ///< reaching it is passing: a row that is broken has stopped the compiler
+  static constexpr bool passed = true;  ///< the rows fail; a second failure here would only repeat them
 };
 
 /// An architecture that costs what is stated, exactly or within `Within`; otherwise it does not compile, with the same

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""What does a budget check cost the compiler?
+
+Compiles an empty translation unit and one that includes only spec and budget and checks 200 architectures, with every
+compiler given, and prints a JSON object for each: processor seconds of both (the best of several runs), their limit
+(3 times the empty one plus 0.2 s), and, from clang, how many templates were instantiated: that number repeats exactly
+where seconds do not. Exit status 1 when a limit is passed.
+
+    bench/compile_cost.py [--architectures 200] [--runs 5] [--slack 1.0] [g++ clang++-19 ...]
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+COMPILERS = ["g++", "clang++-19", "clang++"]
+
+
+def checked_architectures(count):
+    """A plain and a looped architecture by turns, each held against the one before it of its kind."""
+    lines = [f"#include <smelt/budget/{name}.hpp>" for name in ("check", "memory", "sparsity")]
+    lines.append("using namespace smelt;")
+    for i in range(count):
+        loop = ", .loop = middle_twice" if i % 2 else ""
+        lines.append(
+            f"struct a{i} : arch<spec{{.vocab = 32'000, .context = 2'048, .width = {1024 + 8 * i}, .layers = 12,"
+            " .attention = {.heads = 20, .kv_heads = 4, .head_dim = 64},"
+            f" .experts = {{.stored = {100 + i}, .active = 8, .hidden = 432}}{loop}}}> {{}};")
+        other = i - 2 if i > 1 else i
+        lines.append(f"static_assert(budgets_match<a{i}, a{other}, "
+                     "within{.flops = 10_pct, .params = 10_pct, .kv_cache = 10_pct}>::passed);")
+    return "\n".join(lines) + "\n"
+
+
+def seconds(compiler, source, runs):
+    """Processor seconds of compiling `source` to nothing; the best of `runs`."""
+    best = None
+    for _ in range(runs):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([compiler, "-std=c++20", "-I", ROOT / "include", "-c", "-o", os.devnull, source],
+                       check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+        best = spent if best is None else min(best, spent)
+    return best
+
+
+def instantiations(compiler, source, folder):
+    """Templates that clang instantiates for `source`."""
+    output = folder / "trace.o"
+    subprocess.run([compiler, "-std=c++20", "-I", ROOT / "include", "-c", "-ftime-trace",
+                    "-ftime-trace-granularity=0", "-o", output, source], check=True)
+    events = json.loads(output.with_suffix(".json").read_text())["traceEvents"]
+    names = ("InstantiateClass", "InstantiateFunction", "InstantiateVariable")
+    return sum(event["name"] in names for event in events)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--architectures", type=int, default=200)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--slack", type=float, default=1.0, help="the limit is multiplied by this")
+    parser.add_argument("compilers", nargs="*", default=[])
+    args = parser.parse_args()
+    compilers = args.compilers or [c for c in COMPILERS if shutil.which(c)]
+    passed = True
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        empty, full = folder / "empty.cpp", folder / "full.cpp"
+        empty.write_text("\n")
+        full.write_text(checked_architectures(args.architectures))
+        for compiler in compilers:
+            base = seconds(compiler, empty, args.runs)
+            cost = seconds(compiler, full, args.runs)
+            limit = 3 * base + 0.2
+            row = {"name": f"budget_check.compile.{pathlib.Path(compiler).name}", "architectures": args.architectures,
+                   "empty_seconds": round(base, 3), "seconds": round(cost, 3), "limit_seconds": round(limit, 3),
+                   "ok": cost <= args.slack * limit}
+            if "clang" in pathlib.Path(compiler).name:
+                row["instantiations"] = instantiations(compiler, full, folder)
+            print(json.dumps(row))
+            passed = passed and row["ok"]
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
