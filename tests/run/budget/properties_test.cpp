@@ -279,6 +279,41 @@ TEST_CASE("a figure that does not fit is marked, never wrapped") {
   CHECK(exact > 100);
 }
 
+TEST_CASE("budgets of extreme but valid architectures saturate without undefined behaviour") {
+  testing::random_specs draw(5);
+  int valid = 0;
+  int saturated = 0;
+  for (int i = 0; i < trials; ++i) {
+    spec s = draw();
+    int* const fields[] = {&s.vocab,
+                           &s.context,
+                           &s.width,
+                           &s.dense_hidden,
+                           &s.attention.head_dim,
+                           &s.attention.window,
+                           &s.attention.latent.kv_rank,
+                           &s.attention.latent.nope_dim,
+                           &s.attention.latent.value_dim,
+                           &s.experts.stored,
+                           &s.experts.hidden,
+                           &s.experts.shared_hidden};
+    for (int n = 0; n < 3; ++n) *fields[draw.between(0, 11)] = 2'147'483'646;
+    if (!is_valid(s)) continue;
+    ++valid;
+    const flop_count f = flops(s, conventions::smelt, s.context);
+    const training_memory m = memory_of_training(s, {.tokens = 2'147'483'647});
+    const kv_cache_size k = kv_cache(s, 1'000'000, 9'000'000'000'000'000'000);
+    for (const std::int64_t figure :
+         {f.train, f.forward_per_token, m.total, k.bytes_at_context, k.bytes_per_token, parameters(s).stored,
+          memory_of_inference(s, 1'000'000'000).total, causal_pairs(9'000'000'000'000'000'000, s.attention.window)}) {
+      REQUIRE(figure >= 0);
+      saturated += !fits(figure);
+    }
+  }
+  CHECK(valid > 500);
+  CHECK(saturated > 500);
+}
+
 TEST_CASE("the run-time table refuses figures that do not fit") {
   spec s = published::smelt_200m_baseline::value;
   s.width = 2'000'000'000;
