@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <smelt/core/random.hpp>
 #include <smelt/core/view.hpp>
 #include <smelt/kernels/backend.hpp>
@@ -19,10 +20,11 @@ namespace smelt::test {
 /// What the backward pass does with the gradient of an input.
 enum class gradient { none, adds, overwrites };
 
-/// An input of an op, in double: every backend gets it rounded to its own scalar.
+/// An input of an op, in double: every backend gets it rounded to its own scalar. Its values are made when asked for,
+/// so that a table of large shapes costs nothing.
 struct op_input {
   std::string name;
-  std::vector<double> values;
+  std::function<std::vector<double>()> values;
   gradient kind = gradient::overwrites;
 };
 
@@ -37,8 +39,7 @@ struct op_output {
 template <class Scalar>
 using arrays = std::vector<std::vector<Scalar>>;
 
-/// What all ops of the table have. FLOPs count multiplies and adds of matrix products; bytes are the least traffic of
-/// the forward pass on float, every array once.
+/// What all ops of the table have. FLOPs count multiplies and adds of matrix products; 0 where there are none.
 struct op_base {
   std::string op;
   std::string variant;
@@ -56,9 +57,22 @@ struct op_base {
   return numbers;
 }
 
+/// The same, made when asked for.
+[[nodiscard]] inline std::function<std::vector<double>()> normal(std::int64_t size, std::uint64_t stream,
+                                                                 double scale = 1) {
+  return [=] { return normal_numbers(size, stream, scale); };
+}
+
 template <class Scalar>
 [[nodiscard]] matrix_view<Scalar> as_matrix(std::vector<Scalar>& values, std::int64_t cols) {
   return {values.data(), cols == 0 ? 0 : static_cast<std::int64_t>(values.size()) / cols, cols};
+}
+
+// Part of a variant's name.
+[[nodiscard]] inline std::string label(const char* name, std::int64_t value) {
+  std::string text = name;
+  text += std::to_string(value);
+  return text;
 }
 
 // ---- the ops --------------------------------------------------------------------------------------------------------
@@ -69,13 +83,13 @@ struct embed_case : op_base {
 
   embed_case(std::int64_t tokens, std::int64_t vocab, std::int64_t width_) : width(width_) {
     op = "embed";
-    variant = "T" + std::to_string(tokens) + "_V" + std::to_string(vocab) + "_H" + std::to_string(width);
+    variant = label("T", tokens) + label("_V", vocab) + label("_H", width);
     const random_stream random(7, 1);
     for (std::int64_t t = 0; t < tokens; ++t) {
       ids.push_back(
           static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(vocab), static_cast<std::uint64_t>(t))));
     }
-    inputs = {{"table", normal_numbers(vocab * width, 1), gradient::adds}};
+    inputs = {{"table", normal(vocab * width, 1), gradient::adds}};
     outputs = {{"out", tokens * width}};
   }
 
@@ -94,9 +108,8 @@ struct rms_norm_case : op_base {
 
   rms_norm_case(std::int64_t rows, int width) : shape{.width = width} {
     op = "rms_norm";
-    variant = "T" + std::to_string(rows) + "_H" + std::to_string(width);
-    inputs = {{"x", normal_numbers(rows * width, 1), gradient::adds},
-              {"gain", normal_numbers(width, 2), gradient::adds}};
+    variant = label("T", rows) + label("_H", width);
+    inputs = {{"x", normal(rows * width, 1), gradient::adds}, {"gain", normal(width, 2), gradient::adds}};
     outputs = {{"y", rows * width}, {"inv_rms", rows, false}};
   }
 
@@ -118,9 +131,9 @@ struct linear_case : op_base {
   linear_case(std::int64_t rows, int in, int out, bool accumulate_ = true)
       : shape{.in = in, .out = out}, accumulate(accumulate_) {
     op = "linear";
-    variant = "T" + std::to_string(rows) + "_in" + std::to_string(in) + "_out" + std::to_string(out);
-    inputs = {{"x", normal_numbers(rows * in, 1), accumulate ? gradient::adds : gradient::overwrites},
-              {"w", normal_numbers(std::int64_t{out} * in, 2), gradient::adds}};
+    variant = label("T", rows) + label("_in", in) + label("_out", out);
+    inputs = {{"x", normal(rows * in, 1), accumulate ? gradient::adds : gradient::overwrites},
+              {"w", normal(std::int64_t{out} * in, 2), gradient::adds}};
     outputs = {{"y", rows * out}};
     forward_flops = 2.0 * double(rows) * in * out;
     backward_flops = 2 * forward_flops;
@@ -145,9 +158,9 @@ struct rotary_case : op_base {
 
   rotary_case(std::int64_t rows, int heads, int head_dim) : shape{.heads = heads, .head_dim = head_dim} {
     op = "rotary";
-    variant = "T" + std::to_string(rows) + "_h" + std::to_string(heads) + "_d" + std::to_string(head_dim);
+    variant = label("T", rows) + label("_h", heads) + label("_d", head_dim);
     for (std::int64_t t = 0; t < rows; ++t) positions.push_back(static_cast<std::int32_t>(t * 37 % 1000));
-    inputs = {{"x", normal_numbers(rows * heads * head_dim, 1)}};
+    inputs = {{"x", normal(rows * heads * head_dim, 1)}};
     outputs = {{"x", rows * heads * head_dim}};
   }
 
@@ -175,8 +188,8 @@ struct attention_case : op_base {
                  sight seen = sight::causal, double score_scale = 1)
       : shape{.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim}, length(length_) {
     op = "attention";
-    variant = std::to_string(sequences) + "x" + std::to_string(length) + "_h" + std::to_string(heads) + "_" +
-              std::to_string(kv_heads) + "_d" + std::to_string(head_dim) +
+    variant = std::to_string(sequences) + label("x", length) + label("_h", heads) + "_" + std::to_string(kv_heads) +
+              label("_d", head_dim) +
               (seen == sight::causal   ? ""
                : seen == sight::window ? "_window"
                                        : "_documents");
@@ -194,9 +207,9 @@ struct attention_case : op_base {
       pairs += double(row - start + 1);
     }
     const std::int64_t rows = sequences * length;
-    inputs = {{"q", normal_numbers(rows * heads * head_dim, 1, score_scale)},
-              {"k", normal_numbers(rows * kv_heads * head_dim, 2)},
-              {"v", normal_numbers(rows * kv_heads * head_dim, 3)}};
+    inputs = {{"q", normal(rows * heads * head_dim, 1, score_scale)},
+              {"k", normal(rows * kv_heads * head_dim, 2)},
+              {"v", normal(rows * kv_heads * head_dim, 3)}};
     outputs = {{"out", rows * heads * head_dim}, {"lse", rows * heads, false}};
     forward_flops = 4.0 * pairs * heads * head_dim;
     backward_flops = 2.5 * forward_flops;  // the scores are computed again
@@ -228,7 +241,7 @@ struct route_case : op_base {
              bool masked = false)
       : shape{.experts = experts, .active = active, .score = score, .renormalise = renormalise}, biased(biased_) {
     op = "route";
-    variant = "T" + std::to_string(tokens) + "_E" + std::to_string(experts) + "_k" + std::to_string(active) +
+    variant = label("T", tokens) + label("_E", experts) + label("_k", active) +
               (score == score_function::softmax ? "_softmax" : "_sigmoid") + (renormalise ? "_renormalised" : "") +
               (biased ? "_biased" : "") + (masked ? "_masked" : "");
     // Logits a fixed step apart in a random order, so that no rounding can change which expert is chosen.
@@ -245,7 +258,7 @@ struct route_case : op_base {
     std::vector<double> bias;
     for (int e = 0; biased && e < experts; ++e) bias.push_back(e % 3 == 0 ? 2.0 : 0.0);
     for (std::int64_t t = 0; masked && t < tokens; ++t) mask.push_back(t % 5 == 1 ? std::uint8_t{0} : std::uint8_t{1});
-    inputs = {{"logits", logits}, {"bias", bias, gradient::none}};
+    inputs = {{"logits", [logits] { return logits; }}, {"bias", [bias] { return bias; }, gradient::none}};
     outputs = {{"weights", tokens * active},
                {"balance", 1},
                {"z", 1},
@@ -285,8 +298,8 @@ struct experts_case : op_base {
   experts_case(std::int64_t tokens, int experts, int active, int width, int hidden, traffic visits = traffic::any)
       : shape{.experts = experts, .active = active, .width = width, .hidden = hidden} {
     op = "experts";
-    variant = "T" + std::to_string(tokens) + "_E" + std::to_string(experts) + "_k" + std::to_string(active) + "_H" +
-              std::to_string(width) + "_f" + std::to_string(hidden) +
+    variant = label("T", tokens) + label("_E", experts) + label("_k", active) + "_H" + std::to_string(width) +
+              label("_f", hidden) +
               (visits == traffic::any         ? ""
                : visits == traffic::some_idle ? "_idle"
                                               : "_collapsed");
@@ -306,11 +319,11 @@ struct experts_case : op_base {
                                    grouping_view<std::int32_t>(offsets, assignment, row));
     const std::int64_t matrix = std::int64_t{experts} * width * hidden;
     const double scale = 1 / std::sqrt(double(width));
-    inputs = {{"x", normal_numbers(tokens * width, 1), gradient::adds},
-              {"w_gate", normal_numbers(matrix, 2, scale), gradient::adds},
-              {"w_up", normal_numbers(matrix, 3, scale), gradient::adds},
-              {"w_down", normal_numbers(matrix, 4, 1 / std::sqrt(double(hidden))), gradient::adds},
-              {"weights", normal_numbers(tokens * active, 5)}};
+    inputs = {{"x", normal(tokens * width, 1), gradient::adds},
+              {"w_gate", normal(matrix, 2, scale), gradient::adds},
+              {"w_up", normal(matrix, 3, scale), gradient::adds},
+              {"w_down", normal(matrix, 4, 1 / std::sqrt(double(hidden))), gradient::adds},
+              {"weights", normal(tokens * active, 5)}};
     outputs = {
         {"y", tokens * width}, {"gate", tokens * active * hidden, false}, {"up", tokens * active * hidden, false}};
     forward_flops = 6.0 * double(tokens) * active * width * hidden;
@@ -342,8 +355,8 @@ struct scaled_case : op_base {
 
   scaled_case(std::int64_t size, bool add_) : add(add_) {
     op = add ? "add_scaled" : "copy_scaled";
-    variant = "n" + std::to_string(size);
-    inputs = {{"source", normal_numbers(size, 1), gradient::none}, {"target", normal_numbers(size, 2), gradient::none}};
+    variant = label("n", size);
+    inputs = {{"source", normal(size, 1), gradient::none}, {"target", normal(size, 2), gradient::none}};
     outputs = {{"target", size, false}};
   }
 
@@ -366,17 +379,17 @@ struct cross_entropy_case : op_base {
   cross_entropy_case(std::int64_t tokens, int width, int vocab, int padding = 0, bool ignored = false)
       : shape{.width = width, .vocab = vocab} {
     op = "cross_entropy";
-    variant = "T" + std::to_string(tokens) + "_H" + std::to_string(width) + "_V" + std::to_string(vocab) +
-              (padding > 0 ? "_padded" : "") + (ignored ? "_ignored" : "");
+    variant = label("T", tokens) + label("_H", width) + label("_V", vocab) + (padding > 0 ? "_padded" : "") +
+              (ignored ? "_ignored" : "");
     const random_stream random(7, 3);
     for (std::int64_t t = 0; t < tokens; ++t) {
       targets.push_back(ignored && t % 4 == 2 ? -1
                                               : static_cast<std::int32_t>(random.below(
                                                     static_cast<std::uint64_t>(vocab), static_cast<std::uint64_t>(t))));
     }
-    inputs = {{"x", normal_numbers(tokens * width, 1)},
-              {"table", normal_numbers(std::int64_t{vocab + padding} * width, 2, 1 / std::sqrt(double(width))),
-               gradient::adds}};
+    inputs = {
+        {"x", normal(tokens * width, 1)},
+        {"table", normal(std::int64_t{vocab + padding} * width, 2, 1 / std::sqrt(double(width))), gradient::adds}};
     outputs = {{"nats", 1}, {"losses", tokens, false}, {"logsumexp", tokens, false}, {"targets", 1, false}};
     forward_flops = 2.0 * double(tokens) * width * vocab;
     backward_flops = 3 * forward_flops;  // the logits are computed again
@@ -399,8 +412,8 @@ struct cross_entropy_case : op_base {
 struct norm_case : op_base {
   explicit norm_case(std::int64_t size) {
     op = "norm";
-    variant = "n" + std::to_string(size);
-    inputs = {{"x", normal_numbers(size, 1), gradient::none}};
+    variant = label("n", size);
+    inputs = {{"x", normal(size, 1), gradient::none}};
     outputs = {{"norm", 1, false}};
   }
 
@@ -415,12 +428,15 @@ struct adamw_case : op_base {
 
   adamw_case(std::int64_t size, const adamw_step& numbers_) : numbers(numbers_) {
     op = "adamw";
-    variant = "n" + std::to_string(size) + "_step" + std::to_string(numbers.step);
-    std::vector<double> second = normal_numbers(size, 4, 0.01);
-    for (double& v : second) v *= v;
-    inputs = {{"gradient", normal_numbers(size, 1, 0.01), gradient::none},
-              {"weight", normal_numbers(size, 2), gradient::none},
-              {"first", normal_numbers(size, 3, 0.01), gradient::none},
+    variant = label("n", size) + label("_step", numbers.step);
+    const auto second = [size] {
+      std::vector<double> squares = normal_numbers(size, 4, 0.01);
+      for (double& v : squares) v *= v;
+      return squares;
+    };
+    inputs = {{"gradient", normal(size, 1, 0.01), gradient::none},
+              {"weight", normal(size, 2), gradient::none},
+              {"first", normal(size, 3, 0.01), gradient::none},
               {"second", second, gradient::none}};
     outputs = {{"weight", size, false}, {"first", size, false}, {"second", size, false}};
   }
@@ -513,6 +529,36 @@ void for_each_case(F&& f) {
   f(adamw_case(70'000, {.learning_rate = 3e-4, .weight_decay = 0.01, .step = 1000}));
 }
 
+/// Calls f with every op on the shapes of small models that train on a CPU: 4,096 tokens a step.
+template <class F>
+void for_each_bench_case(F&& f) {
+  f(embed_case(4096, 257, 256));
+  for (const int width : {128, 512}) f(rms_norm_case(4096, width));
+  f(rms_norm_case(4096 * 8, 32));
+  f(linear_case(4096, 128, 128));
+  f(linear_case(4096, 256, 256));
+  f(linear_case(4096, 512, 512));
+  f(linear_case(4096, 512, 64));
+  f(linear_case(1, 512, 512));
+  f(rotary_case(4096, 4, 32));
+  f(attention_case(16, 256, 4, 2, 32));
+  f(attention_case(16, 256, 8, 2, 16));
+  f(attention_case(4, 1024, 8, 2, 64));
+  f(attention_case(16, 256, 4, 2, 32, sight::documents));
+  f(route_case(4096, 32, 4, score_function::softmax, true));
+  f(route_case(4096, 64, 8, score_function::sigmoid, true));
+  f(experts_case(4096, 16, 4, 128, 32));
+  f(experts_case(4096, 32, 4, 128, 48));
+  f(experts_case(4096, 32, 4, 256, 64));
+  f(experts_case(4096, 64, 8, 512, 128));
+  f(experts_case(4096, 1, 1, 256, 704));
+  f(cross_entropy_case(4096, 128, 257));
+  f(cross_entropy_case(4096, 512, 257));
+  f(scaled_case(4096 * 256, true));
+  f(norm_case(4'000'000));
+  f(adamw_case(4'000'000, {.learning_rate = 3e-4, .weight_decay = 0.01, .step = 1000}));
+}
+
 // ---- running one ----------------------------------------------------------------------------------------------------
 
 /// Can the op go backward?
@@ -529,7 +575,10 @@ struct op_results {
 template <class Scalar>
 [[nodiscard]] arrays<Scalar> rounded_inputs(const op_base& c) {
   arrays<Scalar> in;
-  for (const op_input& input : c.inputs) in.emplace_back(input.values.begin(), input.values.end());
+  for (const op_input& input : c.inputs) {
+    const std::vector<double> values = input.values();
+    in.emplace_back(values.begin(), values.end());
+  }
   return in;
 }
 
@@ -556,7 +605,7 @@ template <class Scalar>
 [[nodiscard]] inline arrays<double> gradients_before(const op_base& c) {
   arrays<double> din;
   for (std::size_t i = 0; i < c.inputs.size(); ++i) {
-    const auto size = static_cast<std::int64_t>(c.inputs[i].values.size());
+    const auto size = static_cast<std::int64_t>(c.inputs[i].values().size());
     if (c.inputs[i].kind == gradient::adds) {
       din.push_back(normal_numbers(size, 200 + i));
     } else {

@@ -19,7 +19,19 @@ namespace detail {
 }
 
 [[nodiscard]] inline std::string shape_text(std::int64_t rows, std::int64_t cols) {
-  return "[" + std::to_string(rows) + ", " + std::to_string(cols) + "]";
+  std::string text = "[";
+  text += std::to_string(rows);
+  text += ", ";
+  text += std::to_string(cols);
+  text += "]";
+  return text;
+}
+
+[[nodiscard]] inline std::string shape_text(std::int64_t size) {
+  std::string text = "[";
+  text += std::to_string(size);
+  text += "]";
+  return text;
 }
 
 }  // namespace detail
@@ -40,8 +52,8 @@ void check_shape(const char* op, const char* argument, matrix_view<T> found, std
 template <class T>
 void check_size(const char* op, const char* argument, std::span<T> found, std::int64_t size) {
   if (static_cast<std::int64_t>(found.size()) != size) [[unlikely]] {
-    detail::throw_shape_mismatch(op, argument, "[" + std::to_string(found.size()) + "]",
-                                 "[" + std::to_string(size) + "]");
+    detail::throw_shape_mismatch(op, argument, detail::shape_text(static_cast<std::int64_t>(found.size())),
+                                 detail::shape_text(size));
   }
 }
 

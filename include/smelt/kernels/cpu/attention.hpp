@@ -108,15 +108,11 @@ void attention(context<Executor>& c, Shape shape, matrix_view<const float> q, ma
           const std::int64_t low = first[token] - at.row;
           const std::int64_t high = query + i + 1;
           const float top = greatest(row + low, high - low);
-          floats sum = {};
           float* seen = row + low;
           for_vectors(high - low, [&](auto get, auto put) { put(seen, exp((get(seen) - top) * scale)); });
-          for (std::int64_t j = 0; j < high - low; j += lanes) {
-            sum += j + lanes <= high - low ? load(seen + j) : load_partial(seen + j, high - low - j);
-          }
+          sums[i] = sum(seen, high - low);
           std::fill(row + b.low, row + low, 0.0F);
           std::fill(row + high, row + b.high, 0.0F);
-          sums[i] = sum_lanes(sum);
           lse[token * s.heads + h] = top * scale + std::log(sums[i]);
         }
         multiply({scores.data() + (b.low - b.packed), at.stride, 1}, {values.data(), length, b.low}, b.rows,

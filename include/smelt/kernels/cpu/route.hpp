@@ -24,6 +24,29 @@ namespace detail {
   return (std::max)(policy::row_elements / experts, std::int64_t{1});
 }
 
+// The experts in descending order of value, ties to the lower number; a NaN ranks like minus infinity. An expert's
+// rank is the number of experts before it. `values` and `ranks` have room for whole vectors.
+inline void order_by_rank(std::int64_t experts, float* values, std::int32_t* ranks, std::int32_t* order) noexcept {
+  const std::int64_t padded = (experts + lanes - 1) / lanes * lanes;
+  const float lowest = -std::numeric_limits<float>::infinity();
+  for (std::int64_t e = experts; e < padded; ++e) values[e] = lowest;
+  for (std::int64_t e = 0; e < padded; e += lanes) {
+    const floats value = load(values + e);
+    store(values + e, value == value ? value : broadcast(lowest));
+  }
+  for (std::int64_t e = 0; e < padded; e += lanes) {
+    const floats mine = load(values + e);
+    const ints numbers = lane_numbers() + static_cast<std::int32_t>(e);
+    ints rank = {};
+    for (std::int64_t other = 0; other < experts; ++other) {
+      const floats theirs = broadcast(values[other]);
+      rank -= (theirs > mine) | ((theirs == mine) & (numbers > static_cast<std::int32_t>(other)));
+    }
+    __builtin_memcpy(ranks + e, &rank, sizeof rank);
+  }
+  for (std::int64_t e = 0; e < experts; ++e) order[ranks[e]] = static_cast<std::int32_t>(e);
+}
+
 }  // namespace detail
 
 /// scores[T,E] (softmax over all experts, or sigmoid) and logsumexp[T] of logits[T,E]; ids[T*k] in descending order of
@@ -39,7 +62,11 @@ void route(context<Executor>& c, Shape shape, matrix_view<const float> logits, s
   reference_ops::detail::check_route<float>(s, logits, selection_bias, scores, ids, weights, logsumexp);
   c.for_chunks(logits.rows, detail::router_rows(experts), [&](std::int64_t first, std::int64_t last) {
     const arena_loan memory = c.lend();
+    const std::int64_t padded = (experts + lanes - 1) / lanes * lanes;
     const std::span<float> best = memory->take<float>(active);
+    const std::span<float> values = memory->take<float>(padded);
+    const std::span<std::int32_t> ranks = memory->take<std::int32_t>(padded);
+    const std::span<std::int32_t> order = memory->take<std::int32_t>(experts);
     for (std::int64_t t = first; t < last; ++t) {
       const float* logit = logits.data + t * experts;
       float* score = scores.data + t * experts;
@@ -54,11 +81,14 @@ void route(context<Executor>& c, Shape shape, matrix_view<const float> logits, s
         for_vectors(experts, [&](auto get, auto put) { put(score, sigmoid(get(logit))); });
       }
       const std::span<std::int32_t> chosen = ids.subspan(t * active, active);
-      if (selection_bias.empty()) {
-        reference_ops::detail::select_top<float>(experts, [&](std::int64_t e) { return score[e]; }, chosen, best);
+      for_vectors(experts, [&](auto get, auto put) {
+        put(values.data(), selection_bias.empty() ? get(score) : get(score) + get(selection_bias.data()));
+      });
+      if (experts <= policy::ranked_experts) {
+        detail::order_by_rank(experts, values.data(), ranks.data(), order.data());
+        std::copy_n(order.begin(), active, chosen.begin());
       } else {
-        reference_ops::detail::select_top<float>(
-            experts, [&](std::int64_t e) { return score[e] + selection_bias[e]; }, chosen, best);
+        reference_ops::detail::select_top<float>(experts, [&](std::int64_t e) { return values[e]; }, chosen, best);
       }
       auto selected = static_cast<float>(reference_ops::least_score_sum);
       for (std::int64_t a = 0; a < active; ++a) selected += score[chosen[a]];

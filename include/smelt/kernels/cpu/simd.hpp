@@ -4,6 +4,10 @@
 
 #include <cstdint>
 
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
 namespace smelt::cpu_ops {
 
 /// Floats in a vector of the target that this translation unit is compiled for.
@@ -20,6 +24,22 @@ typedef float floats __attribute__((vector_size(lanes * 4)));
 /// A vector of as many integers: bit patterns, and the results of comparisons (0 or -1).
 typedef std::int32_t ints __attribute__((vector_size(lanes * 4)));
 
+/// 0, 1, 2 ...
+[[nodiscard]] inline ints lane_numbers() noexcept {
+  ints numbers;
+  for (std::int32_t i = 0; i < lanes; ++i) numbers[i] = i;
+  return numbers;
+}
+
+namespace detail {
+
+// -1 in the first `count` lanes, 0 in the others.
+[[nodiscard]] inline ints lanes_below(std::int64_t count) noexcept {
+  return lane_numbers() < static_cast<std::int32_t>(count);
+}
+
+}  // namespace detail
+
 /// All lanes equal to `value`.
 [[nodiscard]] inline floats broadcast(float value) noexcept {
   return floats{} + value;
@@ -32,11 +52,17 @@ typedef std::int32_t ints __attribute__((vector_size(lanes * 4)));
   return value;
 }
 
-/// The first `count` < lanes floats from memory, and zeros.
+/// The first `count` < lanes floats from memory, and zeros. Reads no others.
 [[nodiscard]] inline floats load_partial(const float* from, std::int64_t count) noexcept {
+#if defined(__AVX512F__)
+  return (floats)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1U << count) - 1), from);
+#elif defined(__AVX__)
+  return (floats)_mm256_maskload_ps(from, (__m256i)detail::lanes_below(count));
+#else
   float buffer[lanes] = {};
   for (std::int64_t i = 0; i < count; ++i) buffer[i] = from[i];
   return load(buffer);
+#endif
 }
 
 /// Writes `lanes` floats to memory of any alignment.
@@ -44,11 +70,17 @@ inline void store(float* to, floats value) noexcept {
   __builtin_memcpy(to, &value, sizeof value);
 }
 
-/// Writes the first `count` < lanes floats.
+/// Writes the first `count` < lanes floats, and no others.
 inline void store_partial(float* to, floats value, std::int64_t count) noexcept {
+#if defined(__AVX512F__)
+  _mm512_mask_storeu_ps(to, static_cast<__mmask16>((1U << count) - 1), (__m512)value);
+#elif defined(__AVX__)
+  _mm256_maskstore_ps(to, (__m256i)detail::lanes_below(count), (__m256)value);
+#else
   float buffer[lanes];
   store(buffer, value);
   for (std::int64_t i = 0; i < count; ++i) to[i] = buffer[i];
+#endif
 }
 
 /// The sum of all lanes, in a fixed order (pairwise halves).
@@ -96,20 +128,25 @@ inline void for_vectors(std::int64_t size, Each each) {
   return sum_lanes(sums);
 }
 
-/// The greatest of `size` >= 1 floats. A NaN is passed over, unless it is the first.
+/// The greatest of `size` >= 1 floats. A NaN may be passed over.
 [[nodiscard]] inline float greatest(const float* a, std::int64_t size) noexcept {
-  floats best = broadcast(a[0]);
-  std::int64_t i = 0;
-  for (; i + lanes <= size; i += lanes) {
+  float result = a[0];
+  if (size < lanes) {
+    for (std::int64_t i = 1; i < size; ++i) result = a[i] > result ? a[i] : result;
+    return result;
+  }
+  // The last vector may overlap the one before it.
+  floats best = load(a + size - lanes);
+  for (std::int64_t i = 0; i + lanes < size; i += lanes) {
     const floats next = load(a + i);
     best = next > best ? next : best;
   }
   float buffer[lanes];
   store(buffer, best);
-  float result = a[0];
-  for (std::int64_t j = 0; j < lanes; ++j) result = buffer[j] > result ? buffer[j] : result;
-  for (; i < size; ++i) result = a[i] > result ? a[i] : result;
-  return result;
+  for (std::int64_t half = lanes / 2; half > 0; half /= 2) {
+    for (std::int64_t i = 0; i < half; ++i) buffer[i] = buffer[i + half] > buffer[i] ? buffer[i + half] : buffer[i];
+  }
+  return buffer[0] > result ? buffer[0] : result;
 }
 
 }  // namespace smelt::cpu_ops

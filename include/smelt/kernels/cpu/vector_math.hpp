@@ -53,7 +53,7 @@ namespace smelt::cpu_ops {
 /// The correctly rounded square root.
 [[nodiscard]] inline floats sqrt(floats x) noexcept {
 #if defined(__AVX512F__)
-  return (floats)_mm512_sqrt_ps((__m512)x);
+  return (floats)_mm512_maskz_sqrt_ps(0xFFFF, (__m512)x);  // g++ 12 finds the unmasked one uninitialised
 #elif defined(__AVX__)
   return (floats)_mm256_sqrt_ps((__m256)x);
 #elif defined(__SSE2__)

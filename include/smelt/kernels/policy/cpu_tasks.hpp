@@ -12,12 +12,16 @@ inline constexpr std::int64_t flat_elements = 65'536;
 /// Elements of one task of an op over rows (norms, routing, rotary): more arithmetic for each.
 inline constexpr std::int64_t row_elements = 16'384;
 
+/// Up to this many experts are ranked by comparing every pair of them, which has no branches; more are selected one by
+/// one.
+inline constexpr std::int64_t ranked_experts = 64;
+
 /// Below this many rows packing a matrix costs more than multiplying by it.
 inline constexpr std::int64_t few_rows = 8;
 /// Rows of one task of a matrix product. A multiple of every register tile's rows.
 inline constexpr std::int64_t product_rows = 192;
 /// Rows and columns of one task of a weight gradient.
-inline constexpr std::int64_t gradient_rows = 24;
+inline constexpr std::int64_t gradient_rows = 48;
 inline constexpr std::int64_t gradient_cols = 64;
 
 /// Tokens an expert's task packs its weights for, and how many of them it takes at once so that they stay in the
