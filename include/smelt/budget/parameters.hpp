@@ -230,8 +230,8 @@ template <class Count>
 /// Training costs 6 N_unroll D FLOPs without attention scores, inference 2 N_unroll a token.
 /// Precondition: visits >= 1.
 [[nodiscard]] constexpr std::int64_t unrolled_parameters(const parameter_count& p, int visits) noexcept {
-  using Count = detail::checked_count;
-  return std::int64_t(Count(p.matrices_active) + Count(p.matrices_loop) * (visits - 1));
+  using detail::checked_count;
+  return std::int64_t(checked_count(p.matrices_active) + checked_count(p.matrices_loop) * (visits - 1));
 }
 
 /// Named tensors of a file that keeps every weight once and every expert matrix by itself. Precondition: `s` satisfies

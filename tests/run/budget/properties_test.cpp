@@ -113,7 +113,7 @@ walked walk(const spec& s) {
     } else {
       multiplies += matrices_of_ffn(s, s.dense_hidden);
     }
-    w.forward += 2 * positions * multiplies;
+    w.forward += wide(positions) * 2 * multiplies;
   }
   w.forward += 2 * t * table_rows(s) * s.width;
   if (s.exit_gate) w.forward += 2 * t * s.width * span_of(s).visits;

@@ -79,7 +79,7 @@ constexpr std::int64_t formula(const spec& s, std::int64_t executed) {
   const std::int64_t heads_width = std::int64_t{s.attention.heads} * s.attention.head_dim;
   const std::int64_t kv_width = std::int64_t{s.attention.kv_heads} * s.attention.head_dim;
   const std::int64_t layer =
-      h * (2 * heads_width + 2 * kv_width) + h * s.experts.stored + s.experts.active * 3 * h * s.experts.hidden;
+      h * (2 * heads_width + 2 * kv_width) + h * s.experts.stored + 3 * h * s.experts.active * s.experts.hidden;
   return 6 * executed * layer + 12 * executed * heads_width * 390;
 }
 static_assert(paper_flops(published::smelt_200m::value) == formula(published::smelt_200m::value, 18));
