@@ -44,7 +44,7 @@ wide attention_of(const spec& s) {
   const wide q = wide(a.heads) * a.head_dim;
   const wide kv = wide(a.kv_heads) * a.head_dim;
   n += 2 * q * s.width + 2 * kv * s.width + (a.qkv_bias ? q + 2 * kv : 0);
-  if (a.norm == qk_norm::per_head) n += 2 * a.head_dim;
+  if (a.norm == qk_norm::per_head) n += wide(2) * a.head_dim;
   if (a.norm == qk_norm::full_width) n += q + kv;
   return n;
 }

@@ -42,19 +42,19 @@ static_assert(per_token(looped) == 18'432);
 static_assert(per_token(looped) != 12'288);
 
 // A window keeps its last entries: half of the layers of gpt-oss keep 128.
-static_assert(kv_cache(models::gpt_oss_20b, 2, 1'000).bytes_at_context == 2 * 2 * 8 * 64 * 12 * (1'000 + 128));
-static_assert(kv_cache(models::gpt_oss_20b, 2, 100).bytes_at_context == 100 * 49'152);
+static_assert(kv_cache(models::gpt_oss_20b, 2, 1'000).bytes_at_context == 2LL * 2 * 8 * 64 * 12 * (1'000 + 128));
+static_assert(kv_cache(models::gpt_oss_20b, 2, 100).bytes_at_context == 100LL * 49'152);
 
 // A visit at half resolution keeps one entry every two tokens.
 constexpr spec latent = changed(looped, [](spec& s) { s.loop.visits.v0.compression = 2; });
-static_assert(per_token(latent) == 15 * 1'024);
+static_assert(per_token(latent) == 15LL * 1'024);
 constexpr std::int64_t held(std::int64_t tokens) {
   return kv_cache(latent, 2, tokens).bytes_at_context;
 }
-static_assert(held(1) == 12 * 1'024);
-static_assert(held(2) == 2 * 12 * 1'024 + 6 * 1'024);
-static_assert(held(3) == 3 * 12 * 1'024 + 6 * 1'024);
-static_assert(held(9) == 9 * 12 * 1'024 + 4 * 6 * 1'024);
+static_assert(held(1) == 12LL * 1'024);
+static_assert(held(2) == (2LL * 12 + 6) * 1'024);
+static_assert(held(3) == (3LL * 12 + 6) * 1'024);
+static_assert(held(9) == (9LL * 12 + 4 * 6) * 1'024);
 
 // The published ratios.
 constexpr std::int64_t thousandths(std::int64_t ppm) {

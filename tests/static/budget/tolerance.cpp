@@ -28,7 +28,7 @@ static_assert(agrees(0, 0, 0_pct) && !agrees(1, 0, 100_pct) && agrees(7, 7, 0_pc
 constexpr std::int64_t most = 9'223'372'036'854'775'807;
 constexpr std::int64_t half = 4'611'686'018'427'387'904;
 static_assert(!agrees(half, most, 49_pct) && agrees(half, most, 50_pct));
-static_assert(agrees(most, 0, percent{most}) == false);
+static_assert(!agrees(most, 0, percent{most}));
 static_assert(share_of(most, 100_pct) == most);
 static_assert(share_of(most, 1'000_pct) == most);
 static_assert(share_of(half, percent{1}) == half / 1'000'000);
