@@ -54,7 +54,7 @@ constexpr std::int64_t held(std::int64_t tokens) {
 static_assert(held(1) == 12LL * 1'024);
 static_assert(held(2) == (2LL * 12 + 6) * 1'024);
 static_assert(held(3) == (3LL * 12 + 6) * 1'024);
-static_assert(held(9) == (9LL * 12 + 4 * 6) * 1'024);
+static_assert(held(9) == (9LL * 12 + 4LL * 6) * 1'024);
 
 // The published ratios.
 constexpr std::int64_t thousandths(std::int64_t ppm) {
