@@ -35,7 +35,8 @@ namespace smelt {
       return limits("the number of stored experts", o.experts) + " and is at least experts.active, " +
              number(r.partner.experts.active);
     case match_constraint::experts_multiple:
-      return "the number of stored experts is a multiple of " + number(o.experts_multiple);
+      return o.experts_multiple == 1 ? "stored experts come whole"
+                                     : "the number of stored experts is a multiple of " + number(o.experts_multiple);
     case match_constraint::no_experts:
       return "no layer has routed experts to add";
     case match_constraint::kv_heads_held:

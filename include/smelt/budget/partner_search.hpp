@@ -106,7 +106,9 @@ class partner_search {
     wanted_kv_ = kv(base);
     // Figures a token are rounded: what is inside this many FLOPs of a sequence is inside the tolerance of a token.
     const std::int64_t a_token = share_of(base_flops.train_per_token, tolerance.flops);
-    allowed_flops_ = a_token == 0 ? 0 : (a_token - 1) * base_flops.context;
+    allowed_flops_ = a_token == 0                               ? 0
+                     : a_token > INT64_MAX / base_flops.context ? INT64_MAX
+                                                                : (a_token - 1) * base_flops.context;
     scale_down(smelt::flops(looped, by.flops).train);
     allowed_params_ = share_of(wanted_params_, tolerance.params);
     allowed_kv_ = share_of(wanted_kv_, tolerance.kv_cache);
@@ -123,11 +125,12 @@ class partner_search {
     const kv_choice_list choices = kv_choices();
     const std::int64_t step = options_.width_multiple;
     const std::int64_t centre =
-        clamped(nearest_multiple(wanted_width(choices.items[0]), 1, step), step, options_.width);
+        options_.vary.width ? clamped(nearest_multiple(wanted_width(choices.items[0]), 1, step), step, options_.width)
+                            : base_.width;
     for (int c = 0; c < choices.count; ++c) {
       const kv_choice& kv = choices.items[c];
       if (!options_.vary.width) {
-        try_width(base_.width, kv);
+        try_width(centre, kv);
         continue;
       }
       const int steps = kv.kv_heads == base_.kv_heads ? width_steps : width_steps / 2;
