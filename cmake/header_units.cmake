@@ -6,7 +6,8 @@ set(ours "")
 foreach(header IN LISTS HEADERS)
   file(STRINGS "${header}" lines REGEX "^[ \t]*#[ \t]*include[ \t]*<")
   foreach(line IN LISTS lines)
-    if(NOT line MATCHES "<smelt/" AND line MATCHES "<([^>]+)>")
+    # Another architecture's intrinsics can be found here and still not compile.
+    if(NOT line MATCHES "<(smelt/|arm_)" AND line MATCHES "<([^>]+)>")
       # Guarded by __has_include: some of these are only there under an option.
       list(APPEND outside "#if __has_include(<${CMAKE_MATCH_1}>)\n#include <${CMAKE_MATCH_1}>\n#endif\n")
     endif()
