@@ -56,6 +56,21 @@ inline std::vector<named_spec> executable_variants() {
     s.attention.window = 3;
     s.attention.global_layers = layer_set{}.with(1);
   });
+  add("window in a loop that a dense layer leads", [](spec& s) {
+    s.layers = 4;
+    s.dense_layers = 2;
+    s.dense_hidden = 7;
+    s.attention.window = 2;
+    s.attention.global_layers = layer_set{}.with(0).with(2);
+    s.loop = middle_twice;
+  });
+  add("one expert", [](spec& s) { s.experts = {.stored = 1, .active = 1, .hidden = 6}; });
+  add("more experts than tokens", [](spec& s) { s.experts = {.stored = 40, .active = 3, .hidden = 2}; });
+  add("large epsilon, small rotary base, QK-norm", [](spec& s) {
+    s.norm_eps = 0.25;
+    s.attention.rotary_base = 5;
+    s.attention.norm = qk_norm::per_head;
+  });
   add("one head", [](spec& s) { s.attention = {.heads = 1, .kv_heads = 1, .head_dim = 6}; });
   add("loop of one layer", [](spec& s) {
     s.layers = 3;

@@ -8,6 +8,7 @@
 #include "catch.hpp"
 #include "support/model_fixture.hpp"
 #include "support/small_specs.hpp"
+#include "support/written_out_model.hpp"
 
 using namespace smelt;
 using smelt_test::owned_batch;
@@ -24,6 +25,47 @@ double total_loss(language_model<dynamic_arch, oracle>& model, const weight_buff
 }
 
 }  // namespace
+
+TEST_CASE("the model computes what the formulas say, token by token", "[model]") {
+  oracle backend;
+  for (const auto& [name, s] : smelt_test::executable_variants()) {
+    INFO(name);
+    const owned_batch batch(s.vocab, 2, 9);
+    const weight_buffer<double> w = random_weights<double>(s);
+    language_model<dynamic_arch, oracle> model(dynamic_arch(s), backend, 2, 9);
+    const forward_result found = model.forward(w, batch.view());
+    smelt_test::written_out_model expected(s, w);
+    expected.run(batch.view());
+
+    double nats = 0;
+    for (std::size_t t = 0; t < 18; ++t) {
+      INFO("token " << t);
+      CHECK(model.token_losses()[t] == Approx(expected.token_losses[t]).epsilon(1e-10).margin(1e-12));
+      for (std::size_t h = 0; h < static_cast<std::size_t>(s.width); ++h)
+        REQUIRE(model.hidden().row(static_cast<std::int64_t>(t))[h] ==
+                Approx(expected.hidden[t][h]).epsilon(1e-9).margin(1e-11));
+      nats += expected.token_losses[t];
+    }
+    CHECK(found.cross_entropy.nats == Approx(nats));
+    CHECK(found.cross_entropy.targets ==
+          std::count_if(batch.targets.begin(), batch.targets.end(), [](auto t) { return t >= 0; }));
+
+    REQUIRE(found.evaluations.size() == expected.evaluations.size());
+    double balance = 0;
+    double z = 0;
+    for (std::size_t i = 0; i < found.evaluations.size(); ++i) {
+      INFO("router evaluation " << i);
+      CHECK(found.evaluations[i].layer == expected.evaluations[i].layer);
+      CHECK(found.evaluations[i].visit == expected.evaluations[i].visit);
+      CHECK(found.evaluations[i].losses.balance == Approx(expected.evaluations[i].balance).epsilon(1e-10));
+      CHECK(found.evaluations[i].losses.z == Approx(expected.evaluations[i].z).epsilon(1e-10));
+      balance += expected.evaluations[i].balance / static_cast<double>(found.evaluations.size());
+      z += expected.evaluations[i].z / static_cast<double>(found.evaluations.size());
+    }
+    CHECK(found.mean_balance() == Approx(balance).epsilon(1e-10));
+    CHECK(found.mean_z() == Approx(z).epsilon(1e-10));
+  }
+}
 
 TEST_CASE("whole-model gradients agree with central differences in float64", "[model]") {
   oracle backend;
