@@ -83,14 +83,42 @@ inline void store_partial(float* to, floats value, std::int64_t count) noexcept 
 #endif
 }
 
-/// The sum of all lanes, in a fixed order (pairwise halves).
+namespace detail {
+
+// All lanes combined with op in a fixed order: halves of 16, of 8, of 4, then the last pairs.
+template <class Op>
+[[nodiscard]] inline float fold_lanes(floats value, Op op) noexcept {
+  typedef float quad __attribute__((vector_size(16)));
+#if defined(__AVX512F__)
+  typedef float octet __attribute__((vector_size(32)));
+  const octet low8 = __builtin_shufflevector(value, value, 0, 1, 2, 3, 4, 5, 6, 7);
+  const octet high8 = __builtin_shufflevector(value, value, 8, 9, 10, 11, 12, 13, 14, 15);
+  const octet eight = op(low8, high8);
+#elif defined(__AVX__)
+  const floats eight = value;
+#endif
+#if defined(__AVX__)
+  const quad low4 = __builtin_shufflevector(eight, eight, 0, 1, 2, 3);
+  const quad high4 = __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
+  const quad four = op(low4, high4);
+#else
+  const quad four = value;
+#endif
+  const quad two = op(four, __builtin_shufflevector(four, four, 2, 3, 0, 1));
+  const quad one = op(two, __builtin_shufflevector(two, two, 1, 0, 3, 2));
+  return one[0];
+}
+
+}  // namespace detail
+
+/// The sum of all lanes, in a fixed order.
 [[nodiscard]] inline float sum_lanes(floats value) noexcept {
-  float buffer[lanes];
-  store(buffer, value);
-  for (std::int64_t half = lanes / 2; half > 0; half /= 2) {
-    for (std::int64_t i = 0; i < half; ++i) buffer[i] += buffer[i + half];
-  }
-  return buffer[0];
+  return detail::fold_lanes(value, [](auto a, auto b) { return a + b; });
+}
+
+/// The greatest of all lanes. A NaN may be passed over.
+[[nodiscard]] inline float greatest_lane(floats value) noexcept {
+  return detail::fold_lanes(value, [](auto a, auto b) { return a > b ? a : b; });
 }
 
 /// Calls each(get, put) for every vector of `size` elements, the last of which may be partial: get(from) reads the
@@ -141,12 +169,8 @@ inline void for_vectors(std::int64_t size, Each each) {
     const floats next = load(a + i);
     best = next > best ? next : best;
   }
-  float buffer[lanes];
-  store(buffer, best);
-  for (std::int64_t half = lanes / 2; half > 0; half /= 2) {
-    for (std::int64_t i = 0; i < half; ++i) buffer[i] = buffer[i + half] > buffer[i] ? buffer[i + half] : buffer[i];
-  }
-  return buffer[0] > result ? buffer[0] : result;
+  const float top = greatest_lane(best);
+  return top > result ? top : result;
 }
 
 }  // namespace smelt::cpu_ops

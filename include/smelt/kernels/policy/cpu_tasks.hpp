@@ -32,7 +32,7 @@ inline constexpr std::int64_t expert_rows = 120;
 inline constexpr std::int64_t expert_gradient_rows = 96;
 
 /// Query rows that share one pass over the keys.
-inline constexpr std::int64_t attention_rows = 32;
+inline constexpr std::int64_t attention_rows = 24;
 
 /// Vocabulary entries whose logits exist at once, and tokens of one task.
 inline constexpr std::int64_t vocab_chunk = 1'024;

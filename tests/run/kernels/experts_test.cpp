@@ -1,0 +1,73 @@
+// Do experts without tokens stay exactly as they were, step after step, whatever is left in memory?
+#include "support/backends.hpp"
+#include "support/op_table.hpp"
+
+#include "catch.hpp"
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+TEMPLATE_TEST_CASE("idle experts keep their gradients' bits and nothing becomes NaN", "[experts]",
+                   SMELT_HOST_BACKENDS) {
+  using scalar = typename TestType::scalar;
+  TestType backend = smelt::test::make_backend<TestType>();
+  const smelt::test::experts_case c(4, 256, 2, 24, 20);
+  smelt::test::arrays<scalar> in = smelt::test::rounded_inputs<scalar>(c);
+  smelt::test::arrays<scalar> dout = smelt::test::rounded<scalar>(smelt::test::output_gradients(c));
+  for (int step = 1; step <= 3; ++step) {
+    if constexpr (std::is_same_v<TestType, smelt::test::cpu_backend>) backend.fill_scratch(std::byte{0xFF});
+    smelt::test::arrays<scalar> out = smelt::test::empty_outputs<scalar>(c);
+    smelt::test::arrays<scalar> din(in.size());
+    for (std::size_t i = 0; i < in.size(); ++i) din[i].assign(in[i].size(), scalar{0});
+    c.forward(backend, in, out);
+    c.backward(backend, in, out, dout, din);
+    for (const auto& arrays : {out, din}) {
+      for (const std::vector<scalar>& values : arrays) {
+        for (const scalar value : values) REQUIRE(std::isfinite(value));
+      }
+    }
+    int idle = 0;
+    const auto per_expert = static_cast<std::int64_t>(24 * 20);
+    for (std::int64_t e = 0; e < 256; ++e) {
+      const bool used = c.offsets[e] != c.offsets[e + 1];
+      idle += used ? 0 : 1;
+      for (std::size_t matrix = 1; matrix <= 3; ++matrix) {
+        double sum = 0;
+        for (std::int64_t i = 0; i < per_expert; ++i) sum += std::fabs(double(din[matrix][e * per_expert + i]));
+        CHECK((sum != 0) == used);
+      }
+    }
+    CHECK(idle >= 248);
+    // The weights move, so that every step is a new one.
+    for (std::size_t matrix = 1; matrix <= 3; ++matrix) {
+      for (std::size_t i = 0; i < in[matrix].size(); ++i) in[matrix][i] -= scalar{0.01F} * din[matrix][i];
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("one expert with weight 1 is a dense feed-forward", "[experts]", SMELT_HOST_BACKENDS) {
+  using scalar = typename TestType::scalar;
+  TestType backend = smelt::test::make_backend<TestType>();
+  const smelt::test::experts_case c(9, 1, 1, 5, 7);
+  smelt::test::arrays<scalar> in = smelt::test::rounded_inputs<scalar>(c);
+  std::fill(in[4].begin(), in[4].end(), scalar{1});
+  smelt::test::arrays<scalar> out = smelt::test::empty_outputs<scalar>(c);
+  c.forward(backend, in, out);
+  for (std::size_t t = 0; t < 9; ++t) {
+    for (std::size_t h = 0; h < 5; ++h) {
+      double y = 0;
+      for (std::size_t j = 0; j < 7; ++j) {
+        double gate = 0;
+        double up = 0;
+        for (std::size_t i = 0; i < 5; ++i) {
+          gate += double(in[0][t * 5 + i]) * double(in[1][j * 5 + i]);
+          up += double(in[0][t * 5 + i]) * double(in[2][j * 5 + i]);
+        }
+        y += gate / (1 + std::exp(-gate)) * up * double(in[3][h * 7 + j]);
+      }
+      CHECK(double(out[0][t * 5 + h]) == Approx(y).margin(1e-5));
+    }
+  }
+}
