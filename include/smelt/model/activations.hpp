@@ -110,8 +110,8 @@ struct scratch_activations {
   matrix<Scalar> normed_gradient;         ///< [tokens, H]
   matrix<Scalar> query, key, value;       ///< gradients
   matrix<Scalar> attended;                ///< gradient
-  matrix<Scalar> logits;                  ///< [tokens, E]
-  matrix<Scalar> weight_gradient;         ///< [tokens, k]
+  matrix<Scalar> logits;                  ///< [tokens, E]; empty when every layer is dense
+  matrix<Scalar> weight_gradient;         ///< [tokens, k]; empty when every layer is dense
   matrix<Scalar> single_weight_gradient;  ///< [tokens, 1] of experts that every token visits; discarded
 
   scratch_activations(const spec& s, std::int64_t tokens)
@@ -121,8 +121,8 @@ struct scratch_activations {
         key(tokens, kv_width(s)),
         value(tokens, kv_width(s)),
         attended(tokens, query_width(s)),
-        logits(tokens, s.experts.stored),
-        weight_gradient(tokens, s.experts.active),
+        logits(tokens, has_experts(s, s.layers - 1) ? s.experts.stored : 0),
+        weight_gradient(tokens, has_experts(s, s.layers - 1) ? s.experts.active : 0),
         single_weight_gradient(tokens, 1) {}
 };
 

@@ -1,6 +1,10 @@
 // Which specs can be executed? Budgets cover more fields than the kernels run; the difference is named, never ignored.
 #pragma once
 
+#include <cstdint>
+#include <limits>
+#include <smelt/budget/checked.hpp>
+#include <smelt/budget/parameters.hpp>
 #include <smelt/core/error.hpp>
 #include <smelt/spec/spec.hpp>
 #include <smelt/spec/validate.hpp>
@@ -9,7 +13,8 @@
 namespace smelt {
 
 /// Returns `s` when the model can run it. Throws errc::invalid_spec for a spec that cannot exist and errc::unsupported,
-/// with every field that stands in the way, for one that only the budgets cover.
+/// with every field that stands in the way, for one that only the budgets cover. Throws errc::overflow for one with
+/// more heads or weights than the model can address.
 inline const spec& require_executable(const spec& s) {
   validate(s);
   std::string fields;
@@ -36,6 +41,15 @@ inline const spec& require_executable(const spec& s) {
   }
   if (!fields.empty())
     throw error(errc::unsupported, "the model cannot execute these fields of the spec, only count them: " + fields);
+  const std::int64_t query = std::int64_t{s.attention.heads} * s.attention.head_dim;
+  if (query > (std::numeric_limits<int>::max)())
+    throw error(errc::overflow, "attention.heads x attention.head_dim must fit in 32 bits, found " +
+                                    std::to_string(s.attention.heads) + " x " + std::to_string(s.attention.head_dim));
+  // Far above any memory and far enough below 64 bits that no size or offset of the layout can wrap around.
+  constexpr std::int64_t most = std::int64_t{1} << 56;
+  if (const std::int64_t total = parameters(s).total; total > most)
+    throw error(errc::overflow, "the model must have at most 2^56 parameters, found " +
+                                    (fits(total) ? std::to_string(total) : "more than 64 bits can count"));
   return s;
 }
 

@@ -2,12 +2,16 @@
 // backward.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <smelt/core/error.hpp>
+#include <smelt/kernels/check.hpp>
 #include <smelt/model/attention_block.hpp>
 #include <smelt/model/executable.hpp>
 #include <smelt/model/feed_forward_block.hpp>
 #include <smelt/model/token_batch.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace smelt {
@@ -51,7 +55,8 @@ class language_model {
   using scalar = typename B::scalar;
 
   /// Buffers for `sequences` x `length` tokens. Throws errc::unsupported for a spec that only budgets cover and
-  /// errc::invalid_argument for an empty batch or a length above the context.
+  /// errc::invalid_argument for an empty batch, a length above the context or more assignments of tokens to experts
+  /// than 32 bits can number.
   language_model(A arch, B& backend, std::int64_t sequences, std::int64_t length)
       : arch_(checked(std::move(arch), sequences, length)),
         backend_(backend),
@@ -72,8 +77,11 @@ class language_model {
   [[nodiscard]] std::int64_t tokens() const noexcept { return sequences_ * length_; }
 
   /// Runs the batch and returns its losses; `token_losses()` has them by token. Throws errc::mismatch when the batch
-  /// has another size than the model, errc::invalid_argument for a token outside the vocabulary.
+  /// has another size than the model, errc::invalid_argument for a token or target outside the vocabulary or a first
+  /// position behind its token; then nothing has changed.
   forward_result forward(const weight_buffer<scalar>& w, const token_batch& batch) {
+    check(batch);
+    has_forward_ = false;
     place(batch);
     const spec& s = spec_of(arch_);
     const schedule steps(s);
@@ -91,12 +99,19 @@ class language_model {
                       final_rms_);
     result.cross_entropy = backend_.cross_entropy(shape<shapes::head>(arch_), normed_.view(), w.head(), batch.targets,
                                                   losses_, logsumexp_);
+    has_forward_ = true;
     return result;
   }
 
   /// Adds the gradient of the scaled losses of the last forward pass, which must have run on `batch` and `w`, to `dw`.
+  /// It consumes what that pass saved: throws errc::invalid_argument without a forward pass since the last backward
+  /// one.
   void backward(const weight_buffer<scalar>& w, const token_batch& batch, const loss_scale& scale,
                 weight_buffer<scalar>& dw) {
+    if (!has_forward_)
+      throw error(errc::invalid_argument, "every backward pass needs a forward pass of its own before it, found none");
+    check(batch);
+    has_forward_ = false;
     const spec& s = spec_of(arch_);
     const schedule steps(s);
     int evaluations = 0;
@@ -136,6 +151,13 @@ class language_model {
     if (length < 1 || length > s.context)
       throw error(errc::invalid_argument, "sequence length must be from 1 to the context of " +
                                               std::to_string(s.context) + " tokens, found " + std::to_string(length));
+    // Kernels number the assignments of tokens to experts, and with them the tokens, in 32 bits.
+    const std::int64_t slots = has_experts(s, s.layers - 1) ? s.experts.active : 1;
+    const std::int64_t most = (std::numeric_limits<std::int32_t>::max)() / slots / length;
+    if (sequences > most)
+      throw error(errc::invalid_argument, "a batch of sequences of " + std::to_string(length) + " tokens with " +
+                                              std::to_string(slots) + " experts each can have at most " +
+                                              std::to_string(most) + " sequences, found " + std::to_string(sequences));
     return arch;
   }
 
@@ -145,7 +167,8 @@ class language_model {
     return next < layers_.size() ? layers_[next].input.view() : output_.view();
   }
 
-  void place(const token_batch& batch) {
+  /// Refuses a batch that is not one of this model's.
+  void check(const token_batch& batch) const {
     if (batch.sequences != sequences_ || batch.length != length_)
       throw error(errc::mismatch, "the model was built for " + std::to_string(sequences_) + " x " +
                                       std::to_string(length_) + " tokens, the batch has " +
@@ -156,14 +179,26 @@ class language_model {
                                       " inputs, targets and firsts, found " + std::to_string(batch.inputs.size()) +
                                       ", " + std::to_string(batch.targets.size()) + " and " +
                                       std::to_string(batch.first.size()));
+    // Rows of the tables behind the vocabulary are padding: no token has them.
+    const int vocab = spec_of(arch_).vocab;
+    check_ids("batch", "inputs", batch.inputs, 0, vocab);
+    check_ids("batch", "targets", batch.targets, -1, vocab);
+    for (std::int64_t t = 0; t < tokens(); ++t) {
+      const std::int64_t position = t % length_;
+      const std::int64_t first = batch.first[static_cast<std::size_t>(t)];
+      if (first < 0 || first > position)
+        throw error(errc::invalid_argument, "first visible position must be from 0 to the token's own position " +
+                                                std::to_string(position) + ", found " + std::to_string(first));
+    }
+  }
+
+  /// Fills the geometry from a checked batch.
+  void place(const token_batch& batch) {
     const int window = spec_of(arch_).attention.window;
     for (std::int64_t t = 0; t < tokens(); ++t) {
       const auto i = static_cast<std::size_t>(t);
       const std::int64_t position = t % length_;
       const std::int64_t first = batch.first[i];
-      if (first < 0 || first > position)
-        throw error(errc::invalid_argument, "first visible position must be from 0 to the token's own position " +
-                                                std::to_string(position) + ", found " + std::to_string(first));
       const std::int64_t windowed = window > 0 && position - window + 1 > first ? position - window + 1 : first;
       geometry_.position[i] = static_cast<std::int32_t>(position);
       geometry_.first[i] = static_cast<std::int32_t>(t - position + first);
@@ -184,6 +219,7 @@ class language_model {
   std::vector<scalar> final_rms_;
   std::vector<scalar> losses_;
   std::vector<scalar> logsumexp_;
+  bool has_forward_ = false;  ///< whether the buffers hold a forward pass that no backward pass has consumed
 };
 
 }  // namespace smelt

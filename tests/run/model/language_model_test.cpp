@@ -11,6 +11,7 @@
 #include "support/written_out_model.hpp"
 
 using namespace smelt;
+using Catch::Matchers::ContainsSubstring;
 using smelt_test::owned_batch;
 using smelt_test::random_weights;
 
@@ -224,20 +225,129 @@ TEST_CASE("the model refuses what it cannot run, naming every field", "[model]")
   s.norms_per_layer = 4;
   oracle backend;
   using model = language_model<dynamic_arch, oracle>;
-  CHECK_THROWS_WITH(model(dynamic_arch(s), backend, 1, 4), Catch::Matchers::ContainsSubstring("attention.sinks") &&
-                                                               Catch::Matchers::ContainsSubstring("head_bias") &&
-                                                               Catch::Matchers::ContainsSubstring("norms_per_layer"));
+  CHECK_THROWS_WITH(model(dynamic_arch(s), backend, 1, 4), ContainsSubstring("attention.sinks") &&
+                                                               ContainsSubstring("head_bias") &&
+                                                               ContainsSubstring("norms_per_layer"));
   const dynamic_arch good(smelt_test::tiny);
-  CHECK_THROWS_WITH(model(good, backend, 0, 4), Catch::Matchers::ContainsSubstring("found 0"));
-  CHECK_THROWS_WITH(model(good, backend, 1, 17),
-                    Catch::Matchers::ContainsSubstring("found 17") && Catch::Matchers::ContainsSubstring("16"));
+  CHECK_THROWS_WITH(model(good, backend, 0, 4), ContainsSubstring("found 0"));
+  CHECK_THROWS_WITH(model(good, backend, 1, 17), ContainsSubstring("found 17") && ContainsSubstring("16"));
   model m(good, backend, 1, 4);
   const weight_buffer<double> w = random_weights<double>(smelt_test::tiny);
   CHECK_THROWS_WITH(m.forward(w, owned_batch(11, 2, 4).view()),
-                    Catch::Matchers::ContainsSubstring("1 x 4") && Catch::Matchers::ContainsSubstring("2 x 4"));
+                    ContainsSubstring("1 x 4") && ContainsSubstring("2 x 4"));
   owned_batch bad(11, 1, 4);
   bad.inputs[2] = 11;
-  CHECK_THROWS_WITH(m.forward(w, bad.view()), Catch::Matchers::ContainsSubstring("11"));
+  CHECK_THROWS_WITH(m.forward(w, bad.view()), ContainsSubstring("11"));
   bad.inputs[2] = -1;
-  CHECK_THROWS_WITH(m.forward(w, bad.view()), Catch::Matchers::ContainsSubstring("-1"));
+  CHECK_THROWS_WITH(m.forward(w, bad.view()), ContainsSubstring("inputs[2] is -1, needs 0 to 10"));
+}
+
+TEST_CASE("rows behind the vocabulary are nobody's token", "[model]") {
+  spec s = smelt_test::tiny;
+  s.padded_vocab = 16;
+  oracle backend;
+  language_model<dynamic_arch, oracle> model(dynamic_arch(s), backend, 1, 4);
+  const weight_buffer<double> w = random_weights<double>(s);
+  owned_batch batch(s.vocab, 1, 4);
+  batch.inputs[1] = 11;
+  CHECK_THROWS_WITH(model.forward(w, batch.view()), ContainsSubstring("inputs[1] is 11, needs 0 to 10"));
+  batch.inputs[1] = 0;
+  batch.targets[2] = 11;
+  CHECK_THROWS_WITH(model.forward(w, batch.view()), ContainsSubstring("targets[2] is 11, needs -1 to 10"));
+}
+
+TEST_CASE("a refused batch changes nothing: the backward pass of the batch before it is as it would have been",
+          "[model]") {
+  oracle backend;
+  spec s = smelt_test::tiny;
+  s.attention.window = 3;
+  const weight_buffer<double> w = random_weights<double>(s);
+  const owned_batch batch(s.vocab, 2, 9);
+  const loss_scale scale{.cross_entropy = 0.1, .balance = 0.3, .z = 0.1};
+  language_model<dynamic_arch, oracle> undisturbed(dynamic_arch(s), backend, 2, 9);
+  language_model<dynamic_arch, oracle> model(dynamic_arch(s), backend, 2, 9);
+  weight_buffer<double> expected(s), found(s);
+  undisturbed.forward(w, batch.view());
+  undisturbed.backward(w, batch.view(), scale, expected);
+
+  model.forward(w, batch.view());
+  for (const auto spoil : {+[](owned_batch& b) { b.inputs[17] = 11; }, +[](owned_batch& b) { b.targets[17] = 11; },
+                           +[](owned_batch& b) { b.targets[17] = -2; }, +[](owned_batch& b) { b.first[17] = 9; },
+                           +[](owned_batch& b) { b.first[17] = -1; }}) {
+    owned_batch bad = batch;
+    std::fill(bad.first.begin(), bad.first.end(), 0);
+    spoil(bad);
+    CHECK_THROWS_AS(model.forward(w, bad.view()), error);
+    CHECK_THROWS_AS(model.backward(w, bad.view(), scale, found), error);
+  }
+  owned_batch cut = batch;
+  cut.first.pop_back();
+  CHECK_THROWS_WITH(model.forward(w, cut.view()), ContainsSubstring("18, 18 and 17"));
+  model.backward(w, batch.view(), scale, found);
+  CHECK(std::equal(found.all().begin(), found.all().end(), expected.all().begin()));
+}
+
+TEST_CASE("a backward pass needs a forward pass of its own", "[model]") {
+  oracle backend;
+  const spec s = smelt_test::tiny;
+  const weight_buffer<double> w = random_weights<double>(s);
+  const owned_batch batch(s.vocab, 1, 4);
+  language_model<dynamic_arch, oracle> model(dynamic_arch(s), backend, 1, 4);
+  weight_buffer<double> dw(s);
+  CHECK_THROWS_WITH(model.backward(w, batch.view(), {}, dw), ContainsSubstring("forward pass"));
+  model.forward(w, batch.view());
+  model.backward(w, batch.view(), {}, dw);
+  const std::vector<double> once(dw.all().begin(), dw.all().end());
+  CHECK_THROWS_WITH(model.backward(w, batch.view(), {}, dw), ContainsSubstring("forward pass"));
+  CHECK(std::equal(once.begin(), once.end(), dw.all().begin()));
+}
+
+TEST_CASE("sizes that no machine can hold are refused, not wrapped around", "[model]") {
+  oracle backend;
+  using model = language_model<dynamic_arch, oracle>;
+  spec s = smelt_test::tiny;
+  CHECK_THROWS_WITH(model(dynamic_arch(s), backend, std::int64_t{1} << 62, 16),
+                    ContainsSubstring("at most 67108863") && ContainsSubstring("4611686018427387904"));
+  s.attention = {.heads = 65'536, .kv_heads = 1, .head_dim = 65'536};
+  CHECK_THROWS_WITH(model(dynamic_arch(s), backend, 1, 1), ContainsSubstring("65536 x 65536"));
+  s = smelt_test::tiny;
+  s.experts.stored = s.experts.hidden = s.width = 2'000'000'000;
+  CHECK_THROWS_WITH(model(dynamic_arch(s), backend, 1, 1), ContainsSubstring("2^56"));
+}
+
+TEST_CASE("one of everything is a model, and so is one whose targets all count for nothing", "[model]") {
+  oracle backend;
+  const spec s{.vocab = 1,
+               .context = 1,
+               .width = 1,
+               .layers = 1,
+               .attention = {.heads = 1, .kv_heads = 1, .head_dim = 2},
+               .experts = {.stored = 1, .active = 1, .hidden = 1}};
+  const weight_buffer<double> w = random_weights<double>(s);
+  language_model<dynamic_arch, oracle> model(dynamic_arch(s), backend, 1, 1);
+  const std::vector<std::int32_t> zero{0}, none{-1};
+  weight_buffer<double> dw(s);
+  const forward_result sure = model.forward(w, {zero, zero, zero, 1, 1});
+  CHECK(sure.cross_entropy.nats == 0);
+  CHECK(sure.cross_entropy.targets == 1);
+  CHECK(sure.mean_balance() == Approx(1));
+  model.backward(w, {zero, zero, zero, 1, 1}, {}, dw);
+  const forward_result nothing = model.forward(w, {zero, none, zero, 1, 1});
+  CHECK(nothing.cross_entropy.targets == 0);
+  model.backward(w, {zero, none, zero, 1, 1}, {}, dw);
+  for (const double g : dw.all()) CHECK(g == 0);
+}
+
+TEST_CASE("an all-dense model does not look at the fields of experts it does not have", "[model]") {
+  oracle backend;
+  spec s = smelt_test::tiny;
+  s.dense_layers = 2;
+  s.dense_hidden = 7;
+  s.experts = {.stored = -5, .active = -1, .balance_bias = true};
+  language_model<dynamic_arch, oracle> model(dynamic_arch(s), backend, 1, 4);
+  const weight_buffer<double> w = random_weights<double>(s);
+  weight_buffer<double> dw(s);
+  const owned_batch batch(s.vocab, 1, 4);
+  CHECK(std::isfinite(model.forward(w, batch.view()).cross_entropy.nats));
+  model.backward(w, batch.view(), {}, dw);
 }
