@@ -1,0 +1,209 @@
+// Does a whole run give the same bits however many threads compute it and however often it is interrupted?
+#include <smelt/train/trainer.hpp>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <smelt/kernels/cpu/backend.hpp>
+#include <smelt/kernels/cpu/default_executor.hpp>
+#include <smelt/kernels/cpu/serial_executor.hpp>
+#include <smelt/kernels/cpu/threads_executor.hpp>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "support/small_specs.hpp"
+#include "support/synthetic_text.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace smelt;
+
+namespace {
+
+dataset text() {
+  dataset_builder builder(0.1);
+  for (const document& d : smelt_test::synthetic_documents(3, 200)) builder.add(d);
+  return std::move(builder).finish();
+}
+
+/// Odd sizes on purpose: no dimension is a multiple of a vector or of a block.
+spec looped_model() {
+  spec s = smelt_test::tiny;
+  s.vocab = 257;
+  s.context = 37;
+  s.width = 36;
+  s.layers = 4;
+  s.attention = {.heads = 6, .kv_heads = 3, .head_dim = 10, .norm = qk_norm::per_head};
+  s.experts = {.stored = 11, .active = 3, .hidden = 21, .shared_hidden = 13, .renormalise = true};
+  s.experts.balance_bias = true;
+  s.loop = middle_twice;
+  return s;
+}
+
+train_options run_of(std::int64_t steps) {
+  return {.tokens = steps * 6 * 37, .length = 37, .sequences = 3, .accumulation = 2, .learning_rate = 8e-3, .seed = 11};
+}
+
+/// All numbers of a run, as bits.
+struct history {
+  std::vector<std::uint64_t> losses, norms, balances;
+  std::vector<std::uint32_t> weights;
+  std::uint64_t validation = 0;
+
+  friend bool operator==(const history&, const history&) = default;
+};
+
+template <class Executor>
+history run_with(Executor executor, const dataset& data, std::int64_t steps) {
+  cpu<Executor> backend{std::move(executor)};
+  trainer<dynamic_arch, cpu<Executor>> run(dynamic_arch(looped_model()), backend, data, run_of(steps));
+  history h;
+  while (!run.done()) {
+    backend.fill_scratch(std::byte{0xFF});
+    const step_record r = run.advance();
+    REQUIRE(r.not_finite.empty());
+    h.losses.push_back(std::bit_cast<std::uint64_t>(r.loss));
+    h.norms.push_back(std::bit_cast<std::uint64_t>(r.gradient_norm));
+    h.balances.push_back(std::bit_cast<std::uint64_t>(r.balance));
+  }
+  h.validation = std::bit_cast<std::uint64_t>(run.evaluate(0, [] { return true; }).total.nats);
+  for (const float w : run.weights().all()) h.weights.push_back(std::bit_cast<std::uint32_t>(w));
+  return h;
+}
+
+std::string bytes_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+TEST_CASE("fifty steps give the same bits with 1, 2, 3 and 7 threads", "[train][threads]") {
+  const dataset data = text();
+  const history expected = run_with(serial_executor(), data, 50);
+  REQUIRE(expected.losses.size() == 50);
+  CHECK(std::bit_cast<double>(expected.losses.back()) < 0.8 * std::bit_cast<double>(expected.losses.front()));
+  for (const int threads : {1, 2, 3, 7}) {
+    INFO(threads << " threads");
+    CHECK((run_with(threads_executor(threads), data, 50) == expected));
+  }
+  CHECK((run_with(cpu_default_executor(3), data, 50) == expected));
+}
+
+TEST_CASE("ten steps, a resume and ten more are twenty steps, to the last byte of the files", "[train]") {
+  const dataset data = text();
+  const smelt_test::temporary_folder folder;
+  using backend_type = cpu<serial_executor>;
+  backend_type backend{serial_executor()};
+  using run_type = trainer<dynamic_arch, backend_type>;
+
+  run_type whole(dynamic_arch(looped_model()), backend, data, run_of(20));
+  std::vector<double> losses;
+  while (!whole.done()) losses.push_back(whole.advance().loss);
+  const saved_checkpoint expected = whole.save(run_folder(folder.path() / "whole"), 1);
+
+  {
+    run_type first(dynamic_arch(looped_model()), backend, data, run_of(20));
+    for (int i = 0; i < 10; ++i) first.advance();
+    first.save(run_folder(folder.path() / "parts"), 1);
+  }
+  run_type second(dynamic_arch(looped_model()), backend, data, run_of(20));
+  const found_checkpoint found = open_newest_checkpoint(folder.path() / "parts");
+  REQUIRE(found.newest.has_value());
+  // The state holds everything that the next step depends on.
+  CHECK(found.newest->step == 10);
+  CHECK(found.newest->state.at("visits") == 2);
+  CHECK(found.newest->state.at("updates") == 10);
+  CHECK(found.newest->state.at("options").at("seed") == 11);
+  CHECK(found.newest->state.at("tokenizer") == "bytes");
+  CHECK(found.newest->state.at("data") == std::to_string(data.fingerprint));
+  second.resume(*found.newest);
+  for (std::size_t i = 10; i < 20; ++i) {
+    const step_record r = second.advance();
+    CHECK(r.step == static_cast<std::int64_t>(i) + 1);
+    CHECK(r.loss == losses[i]);
+  }
+  CHECK(second.done());
+  const saved_checkpoint got = second.save(run_folder(folder.path() / "parts"), 1);
+  for (const char* name : {"model.safetensors", "optimizer.safetensors", "state.json"})
+    CHECK(bytes_of(got.folder / name) == bytes_of(expected.folder / name));
+}
+
+TEST_CASE("FLOPs a token do not depend on how a step is cut", "[train]") {
+  const dataset data = text();
+  cpu<serial_executor> backend{serial_executor()};
+  std::vector<double> per_token;
+  for (const auto& [sequences, accumulation] : {std::pair{8, 1}, std::pair{1, 8}, std::pair{2, 1}}) {
+    train_options o = run_of(2);
+    o.sequences = sequences;
+    o.accumulation = accumulation;
+    trainer<dynamic_arch, cpu<serial_executor>> run(dynamic_arch(looped_model()), backend, data, o);
+    const step_record r = run.advance();
+    CHECK(r.tokens == sequences * accumulation * 37);
+    per_token.push_back(r.flops / static_cast<double>(r.tokens));
+  }
+  CHECK(per_token[0] == per_token[1]);
+  CHECK(per_token[0] == per_token[2]);
+  CHECK(per_token[0] == static_cast<double>(flops(looped_model(), conventions::smelt, 37).train_per_token));
+}
+
+TEST_CASE("the balance loss is part of the gradient unless its coefficient is 0, and never of an evaluation",
+          "[train]") {
+  const dataset data = text();
+  cpu<serial_executor> backend{serial_executor()};
+  const auto after_a_step = [&](double balance, double z) {
+    train_options o = run_of(1);
+    o.balance = balance;
+    o.z = z;
+    trainer<dynamic_arch, cpu<serial_executor>> run(dynamic_arch(looped_model()), backend, data, o);
+    const double untrained = run.evaluate(0, [] { return true; }).total.nats;
+    run.advance();
+    return std::pair{untrained, std::vector<float>(run.weights()(weight::router, 0).data,
+                                                   run.weights()(weight::router, 0).data + 11 * 36)};
+  };
+  const train_options defaults;
+  REQUIRE(defaults.balance > 0);
+  const auto none = after_a_step(0, 0);
+  CHECK(after_a_step(0, 0).second == none.second);
+  CHECK(after_a_step(defaults.balance, 0).second != none.second);
+  CHECK(after_a_step(0, defaults.z).second != none.second);
+  // The same model evaluates to the same number, to the bit, whatever the coefficients.
+  CHECK(after_a_step(5, 5).first == none.first);
+}
+
+TEST_CASE("nearly all experts idle: steps stay finite and idle experts keep their weights", "[train]") {
+  spec s = smelt_test::tiny;
+  s.vocab = 257;
+  s.experts = {.stored = 256, .active = 1, .hidden = 6, .renormalise = false};
+  const dataset data = text();
+  cpu<threads_executor> backend{threads_executor(2)};
+  train_options o{.tokens = 3 * 4, .length = 4, .sequences = 1, .learning_rate = 1e-2, .weight_decay = 0, .seed = 2};
+  trainer<dynamic_arch, cpu<threads_executor>> run(dynamic_arch(s), backend, data, o);
+  const std::vector<float> before(run.weights().all().begin(), run.weights().all().end());
+  for (int i = 0; i < 3; ++i) {
+    backend.fill_scratch(std::byte{0xFF});
+    const step_record r = run.advance();
+    CHECK(r.not_finite.empty());
+    CHECK(std::isfinite(r.loss));
+  }
+  int moved = 0;
+  for (int layer = 0; layer < 2; ++layer) {
+    const matrix_view<const float> gate = run.weights()(weight::expert_gate, layer);
+    const std::int64_t offset = run.weights().layout()(weight::expert_gate, layer).offset;
+    for (std::int64_t e = 0; e < 256; ++e) {
+      bool changed = false;
+      for (std::int64_t i = e * 48; i < (e + 1) * 48; ++i) {
+        CHECK(std::isfinite(gate.data[i]));
+        changed = changed || gate.data[i] != before[static_cast<std::size_t>(offset + i)];
+      }
+      moved += changed;
+    }
+  }
+  // At most one expert a token, layer and step.
+  CHECK(moved > 0);
+  CHECK(moved <= 2 * 3 * 4);
+}
