@@ -1,9 +1,12 @@
 #include <smelt/model/weight_layout.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <set>
 #include <smelt/budget/parameters.hpp>
 #include <smelt/model/tensor_names.hpp>
 #include <smelt/model/weights.hpp>
+#include <vector>
 
 #include "catch.hpp"
 #include "support/small_specs.hpp"
@@ -73,4 +76,69 @@ TEST_CASE("initial weights depend on the seed and their place alone", "[model]")
   CHECK(std::equal(a.all().begin(), a.all().end(), b.all().begin()));
   CHECK_FALSE(std::equal(a.all().begin(), a.all().end(), c.all().begin()));
   for (const float gain : a.vector(weight::ffn_norm, 1)) CHECK(gain == 1.0F);
+}
+
+TEST_CASE("the first weights have the deviations that were promised, streams of their own, and nothing in the gaps",
+          "[model]") {
+  spec s = smelt_test::tiny;
+  s.vocab = 500;
+  s.width = 50;
+  s.layers = 4;
+  s.dense_layers = 1;
+  s.dense_hidden = 60;
+  s.experts = {.stored = 6, .active = 2, .hidden = 20, .shared_hidden = 40, .balance_bias = true};
+  s.loop = middle_twice;  // 6 executed layers
+  weight_buffer<float> w(s);
+  initialise(w, s, 9);
+  const double matrix = std::sqrt(2.0 / (5 * 50));
+  std::vector<float> rest(w.all().begin(), w.all().end());
+  std::set<std::vector<float>> seen;
+  w.layout().for_each([&](weight kind, int layer, const weight_place& p) {
+    INFO("weight " << static_cast<int>(kind) << " of layer " << layer);
+    const std::vector<float> values(w.all().begin() + p.offset, w.all().begin() + p.offset + p.size());
+    std::fill_n(rest.begin() + p.offset, p.size(), 0.0F);
+    double squares = 0;
+    for (const float x : values) squares += double(x) * double(x);
+    const double deviation = std::sqrt(squares / double(values.size()));
+    double expected = matrix;
+    switch (kind) {
+      case weight::attention_norm:
+      case weight::ffn_norm:
+      case weight::final_norm:
+        CHECK(std::all_of(values.begin(), values.end(), [](float x) { return x == 1; }));
+        return;
+      case weight::balance_bias:
+        CHECK(std::all_of(values.begin(), values.end(), [](float x) { return x == 0; }));
+        return;
+      case weight::embedding:
+      case weight::head:
+        expected = 0.02;
+        break;
+      case weight::output:
+      case weight::expert_down:
+      case weight::shared_down:
+      case weight::dense_down:
+        expected = matrix / std::sqrt(12.0);
+        break;
+      default:
+        break;
+    }
+    // The deviation of a sample of n has one of about 1 / sqrt(2 n) of its own.
+    CHECK(deviation == Approx(expected).epsilon(4 / std::sqrt(2.0 * double(values.size()))));
+    CHECK(seen.insert(std::vector<float>(values.begin(), values.begin() + 8)).second);
+  });
+  CHECK(std::all_of(rest.begin(), rest.end(), [](float x) { return x == 0; }));
+}
+
+TEST_CASE("matrices decay, gains and biases do not", "[model]") {
+  spec s = smelt_test::tiny;
+  s.attention.norm = qk_norm::per_head;
+  s.dense_layers = 1;
+  s.dense_hidden = 7;
+  s.experts.shared_hidden = 5;
+  s.experts.balance_bias = true;
+  weight_layout(s).for_each([](weight w, int, const weight_place& p) {
+    INFO("weight " << static_cast<int>(w));
+    CHECK(is_decayed(w) == (p.rows > 1));
+  });
 }
