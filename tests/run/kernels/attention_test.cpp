@@ -124,3 +124,38 @@ TEMPLATE_TEST_CASE("attention names what is wrong with its arguments", "[attenti
         "attention: heads is 2, needs a multiple of the 3 kv_heads");
   CHECK(message_of([](auto& a) { a.v.resize(40); }) == "attention: v is [10, 4], needs [10, 8]");
 }
+
+TEMPLATE_TEST_CASE("NaN in another document touches neither rows nor gradients of this one", "[attention]",
+                   SMELT_HOST_BACKENDS) {
+  using scalar = typename TestType::scalar;
+  const smelt::attention_shape shape{.heads = 4, .kv_heads = 2, .head_dim = 8};
+  const std::int64_t rows = 70;
+  const std::int64_t width = shape.heads * shape.head_dim;
+  const std::int64_t kv_width = shape.kv_heads * shape.head_dim;
+  TestType backend = smelt::test::make_backend<TestType>();
+  for (const std::int64_t border : {std::int64_t{1}, std::int64_t{16}, std::int64_t{37}, std::int64_t{69}}) {
+    INFO("a document begins at " << border);
+    attended<TestType> clean(shape, rows);
+    for (std::int64_t t = border; t < rows; ++t) clean.first[t] = static_cast<std::int32_t>(border);
+    attended<TestType> dirty = clean;
+    for (std::int64_t i = 0; i < border * kv_width; ++i) {
+      dirty.k[i] = std::numeric_limits<scalar>::infinity();
+      dirty.v[i] = std::numeric_limits<scalar>::quiet_NaN();
+    }
+    const auto gradients = [&](attended<TestType>& a) {
+      a.run(backend);
+      std::vector<scalar> dout(a.q.size(), scalar{0.25F});
+      std::vector<scalar> dq(a.q.size()), dk(a.k.size()), dv(a.v.size());
+      backend.attention_backward(shape, a.view(a.q), a.view(a.k), a.view(a.v), a.first, rows, a.view(a.out), a.lse,
+                                 a.view(dout), a.view(dq), a.view(dk), a.view(dv));
+      return std::vector{a.out, dq, dk, dv};
+    };
+    const auto expected = gradients(clean);
+    const auto found = gradients(dirty);
+    for (std::size_t which = 0; which < 4; ++which) {
+      const auto begin = static_cast<std::size_t>(border * (which < 2 ? width : kv_width));
+      for (std::size_t i = begin; i < found[which].size(); ++i)
+        REQUIRE(double(found[which][i]) == Approx(double(expected[which][i])).margin(1e-5));
+    }
+  }
+}

@@ -3,9 +3,11 @@
 
 #include "catch.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <set>
 #include <smelt/core/error.hpp>
@@ -289,5 +291,26 @@ TEMPLATE_TEST_CASE("tokens are grouped by expert in token order", "[route]", SME
   } catch (const smelt::error& e) {
     CHECK(e.code() == smelt::errc::invalid_argument);
     CHECK_THAT(std::string(e.what()), Catch::Matchers::ContainsSubstring("ids[3] is 4, needs 0 to 3"));
+  }
+}
+
+TEST_CASE("the CPU chooses other experts than the reference only where rounding decides", "[route]") {
+  const smelt::router_shape shape{.experts = 128, .active = 8};
+  const smelt::random_stream random(3, 4);
+  std::vector<double> logits;
+  for (std::uint64_t i = 0; i < 128 * 2000; ++i) logits.push_back(double(float(random.normal(i))));
+  smelt::reference<double> exact;
+  smelt::test::cpu_backend rounded = smelt::test::make_backend<smelt::test::cpu_backend>();
+  const routed<smelt::reference<double>> expected(exact, shape, logits);
+  const routed<smelt::test::cpu_backend> found(rounded, shape, logits);
+  for (std::ptrdiff_t t = 0; t < 2000; ++t) {
+    const auto chosen = [t](const std::vector<std::int32_t>& ids) {
+      return std::set<std::int32_t>(ids.begin() + 8 * t, ids.begin() + 8 * t + 8);
+    };
+    if (chosen(found.ids) == chosen(expected.ids)) continue;
+    std::vector<double> sorted(logits.begin() + 128 * t, logits.begin() + 128 * (t + 1));
+    std::sort(sorted.begin(), sorted.end(), std::greater<>());
+    INFO("token " << t);
+    CHECK(sorted[7] - sorted[8] < 1e-5);
   }
 }
