@@ -20,6 +20,7 @@ struct common_options {
   bool json = false;         ///< print one JSON document instead of tables
   std::int64_t threads = 0;  ///< worker threads; 0 is one a core. Results do not depend on it
   std::int64_t seed = 0;     ///< of initial weights and of the order of data
+  std::string command_line;  ///< what was typed, quoted for a shell
 };
 
 /// What the chosen command does; returns the exit code.

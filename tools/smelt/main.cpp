@@ -2,6 +2,8 @@
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <iostream>
+#include <new>
+#include <smelt/core/error.hpp>
 #include <smelt/core/nearest_name.hpp>
 #include <string>
 #include <vector>
@@ -16,9 +18,26 @@ std::string one_line(std::string text) {
   return text;
 }
 
-int fail(const std::string& message) {
+/// The arguments as a shell takes them.
+std::string quoted(int argc, char** argv) {
+  std::string line = "smelt";
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (!word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                                "-_=./,:+%@") == std::string::npos) {
+      line += " " + word;
+      continue;
+    }
+    line += " '";
+    for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    line += "'";
+  }
+  return line;
+}
+
+int fail(const std::string& message, int code = smelt::tool::exit_wrong_input) {
   std::cerr << "smelt: error: " << one_line(message) << "\n";
-  return smelt::tool::exit_wrong_input;
+  return code;
 }
 
 }  // namespace
@@ -28,6 +47,7 @@ int main(int argc, char** argv) {
   CLI::App app("smelt: looped mixture-of-experts language models, their budgets, and matched comparisons", "smelt");
   common_options common;
   action chosen;
+  common.command_line = quoted(argc, argv);
   app.fallthrough();
   app.require_subcommand(1);
   app.set_version_flag("--version", "smelt " SMELT_VERSION);
@@ -65,6 +85,11 @@ int main(int argc, char** argv) {
                   smelt::nearest_names(argv[1], commands, 1).front() + "\"? (see smelt --help)");
     }
     return fail(std::string(e.what()) + " (see smelt --help)");
+  } catch (const smelt::error& e) {
+    // Numbers that stop being finite are no fault of the input: a run that diverges is a check that does not hold.
+    return fail(e.what(), e.code() == smelt::errc::not_finite ? exit_check_failed : exit_wrong_input);
+  } catch (const std::bad_alloc&) {
+    return fail("there is not enough memory");
   } catch (const std::exception& e) {
     return fail(e.what());
   }

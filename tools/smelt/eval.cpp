@@ -1,0 +1,59 @@
+// smelt eval: how well does a trained model predict a text?
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "command.hpp"
+#include "losses.hpp"
+#include "training_run.hpp"
+
+namespace smelt::tool {
+
+namespace {
+
+struct eval_arguments {
+  std::string folder;
+  std::string data;
+};
+
+int eval(const common_options& common, const eval_arguments& a) {
+  const interrupt_guard interrupt;
+  const checkpoint_losses found = evaluate_folder(a.folder, a.data, common, interrupt);
+  if (interrupt.asked()) return exit_interrupted;
+  if (common.json) {
+    nlohmann::ordered_json j;
+    j["checkpoint"] = found.folder;
+    j["step"] = found.step;
+    j["data"] = a.data;
+    j["split"] = found.split;
+    j["validation"] = summary_json(found.losses);
+    j["bigram_entropy"] = found.bigram_entropy;
+    std::cout << j.dump(2) << "\n";
+    return exit_fine;
+  }
+  table t = losses_table({{"step " + grouped(found.step), found.losses}}, found.bigram_entropy);
+  t.caption = "Loss of " + found.folder;
+  t.notes.push_back(found.split == "all" ? "text: all of " + a.data + ", which is not what the model was trained on"
+                                         : "text: the validation split of " + a.data);
+  std::cout << to_text(t);
+  return exit_fine;
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, const common_options& common, action& chosen) {
+  CLI::App* command = app.add_subcommand("eval", "Evaluate the newest checkpoint of a run on a text");
+  const auto a = std::make_shared<eval_arguments>();
+  command->add_option("DIR", a->folder, "Folder of a run, or of one of its checkpoints")->required()->type_name("");
+  command->add_option("--data", a->data, "builtin, or a path: JSON Lines, text, a folder of them, token shards")
+      ->required()
+      ->type_name("DATA");
+  command->footer(
+      "Of the text that the run was trained on, only the validation split is read; of any other, all of it.\n"
+      "\nExamples:\n  smelt eval runs/nano --data builtin\n"
+      "  smelt eval runs/nano/step-00000240 --data book.txt --json");
+  command->callback([a, &common, &chosen] { chosen = [a, &common] { return eval(common, *a); }; });
+}
+
+}  // namespace smelt::tool

@@ -1,0 +1,70 @@
+// How does the program train one model? In a folder that holds its log and checkpoints, so that it can stop and go on.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <smelt/train/batches.hpp>
+#include <smelt/train/options.hpp>
+#include <string>
+#include <vector>
+
+#include "command.hpp"
+#include "data_argument.hpp"
+#include "interrupt.hpp"
+#include "losses.hpp"
+#include "spec_argument.hpp"
+
+namespace smelt::tool {
+
+/// Everything about a run that the command line sets.
+struct run_settings {
+  train_options options{};
+  bool length_given = false;
+  std::string data;
+  double validation_fraction = 0.05;
+  std::int64_t validations = 12;            ///< validations on the way, evenly spaced, and a few early ones
+  std::int64_t validation_tokens = 32'768;  ///< tokens of each of them; the final one reads all
+  std::int64_t save_every = 0;              ///< steps between checkpoints; 0 is a tenth of the run
+  std::int64_t keep = 2;                    ///< checkpoints kept
+  std::string out;
+  bool resume = false;
+};
+
+/// Adds the options of a run to a command.
+void add_run_options(CLI::App& command, run_settings& settings);
+
+/// The settings with the seed taken from the common options and, unless given, the length from the shortest context.
+[[nodiscard]] run_settings completed(run_settings settings, const common_options& common,
+                                     const std::vector<named_spec>& specs);
+
+/// Throws smelt::error when `spec` cannot be trained on `data` here: fields only budgets cover, a vocabulary that is
+/// too small, more memory than the machine has.
+void require_trainable(const named_spec& of, const named_data& data, const run_settings& settings);
+
+/// Trains until the end or until `interrupt` is asked, which saves first. Progress goes to standard error, everything
+/// else to the folder. Returns whether the run is finished.
+[[nodiscard]] bool train_in_folder(const std::filesystem::path& folder, const named_spec& of, const named_data& data,
+                                   const run_settings& settings, const common_options& common,
+                                   const interrupt_guard& interrupt);
+
+/// How windows are cut for a run with these options.
+[[nodiscard]] batch_plan plan_of(const train_options& options);
+
+/// A model from a checkpoint, evaluated.
+struct checkpoint_losses {
+  std::int64_t step = 0;
+  std::string folder;
+  std::string split;  ///< "validation" of the text it was trained on, or "all" of another
+  text_losses losses;
+  double bigram_entropy = 0;  ///< of the split, nats a token; NaN when there is none
+};
+
+/// Evaluates the newest whole checkpoint of the run in `folder` (or the checkpoint that is `folder`). On the text that
+/// the run was trained on only the validation split is read, on another all of it. Throws as open_newest_checkpoint
+/// and load_dataset do, errc::io when there is no checkpoint, errc::mismatch for another kind of tokens.
+[[nodiscard]] checkpoint_losses evaluate_folder(const std::filesystem::path& folder, const std::string& data,
+                                                const common_options& common, const interrupt_guard& interrupt);
+
+}  // namespace smelt::tool
