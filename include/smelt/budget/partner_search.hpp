@@ -227,7 +227,7 @@ class partner_search {
   }
   /// Whether products of sizes pass 32 times the base's: no partner lies there, and below it no figure overflows.
   [[nodiscard]] constexpr bool too_far(const size_set& d, std::int64_t reach) const noexcept {
-    constexpr std::int64_t limit = 32 * 16 * 16 * 16;
+    constexpr std::int64_t limit = std::int64_t{32} * 16 * 16 * 16;
     const std::int64_t width = sixteenths(d.width, base_.width);
     const std::int64_t hidden = sixteenths(d.hidden, base_.hidden);
     const std::int64_t experts = sixteenths(d.experts, base_.experts);
@@ -370,7 +370,7 @@ class partner_search {
     const int group = base_.heads / base_.kv_heads;
     const int step = value_dim_ > 0 ? group : kv.kv_heads;
     const std::int64_t heads = wanted_heads(width, kv.head_dim, step);
-    for (int i = -heads_steps; i <= heads_steps; ++i) {
+    for (std::int64_t i = -heads_steps; i <= heads_steps; ++i) {
       const std::int64_t n = heads + i * step;
       if (n < 1) continue;
       d.heads = static_cast<int>(n);
@@ -403,7 +403,7 @@ class partner_search {
       hidden.add(below + step);
       const std::int64_t experts = solved_experts(p, params, at_ratio);
       add_hidden(hidden, d.width, wanted_flops_ - flops - f.experts * experts, f.hidden + f.expert_body * experts);
-      for (int i = -1; i <= 1; ++i) {
+      for (std::int64_t i = -1; i <= 1; ++i) {
         const std::int64_t e = experts + i * options_.experts_multiple;
         add_hidden(hidden, d.width, wanted_params_ - params - p.experts * e, p.hidden + p.expert_body * e);
       }

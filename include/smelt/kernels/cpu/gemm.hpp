@@ -100,7 +100,7 @@ template <int Rows, int Vectors, bool RowMajor>
   // Three rows share a base pointer: base, base + stride and base + 2 * stride are all one address computation.
   constexpr int bases = (Rows + 2) / 3;
   const float* base[bases];
-  for (int i = 0; i < bases; ++i) base[i] = RowMajor ? a + 3 * i * stride : a;
+  for (int i = 0; i < bases; ++i) base[i] = RowMajor ? a + std::int64_t{3} * i * stride : a;
 #pragma GCC unroll 4
   for (std::int64_t k = 0; k < depth; ++k) {
     floats b[Vectors];

@@ -32,6 +32,8 @@ inline void order_by_rank(std::int64_t experts, float* values, std::int32_t* ran
   for (std::int64_t e = experts; e < padded; ++e) values[e] = lowest;
   for (std::int64_t e = 0; e < padded; e += lanes) {
     const floats value = load(values + e);
+    // Only a NaN differs from itself.
+    // NOLINTNEXTLINE(misc-redundant-expression)
     store(values + e, value == value ? value : broadcast(lowest));
   }
   for (std::int64_t e = 0; e < padded; e += lanes) {

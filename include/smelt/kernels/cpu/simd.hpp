@@ -20,9 +20,9 @@ inline constexpr std::int64_t lanes = 4;
 #endif
 
 /// A vector of floats, with element-wise arithmetic and comparisons.
-typedef float floats __attribute__((vector_size(lanes * 4)));
+using floats = float __attribute__((vector_size(lanes * 4)));
 /// A vector of as many integers: bit patterns, and the results of comparisons (0 or -1).
-typedef std::int32_t ints __attribute__((vector_size(lanes * 4)));
+using ints = std::int32_t __attribute__((vector_size(lanes * 4)));
 
 /// 0, 1, 2 ...
 [[nodiscard]] inline ints lane_numbers() noexcept {

@@ -50,7 +50,7 @@ class threads_executor {
     explicit pool(int threads) {
       workers.reserve(static_cast<std::size_t>(threads - 1));
       try {
-        for (int i = 1; i < threads; ++i) workers.emplace_back([this](std::stop_token stop) { work(stop); });
+        for (int i = 1; i < threads; ++i) workers.emplace_back([this](const std::stop_token& stop) { work(stop); });
       } catch (...) {
         release();
         throw;
