@@ -184,10 +184,16 @@ run_settings completed(run_settings settings, const common_options& common, cons
   return settings;
 }
 
+batch_plan plan_of(const train_options& o) {
+  return {.context = o.length, .sequences = o.sequences, .seed = o.seed, .document_masks = o.document_masks};
+}
+
 void require_trainable(const named_spec& of, const named_data& data, const run_settings& settings) {
   try {
     static_cast<void>(require_executable(of.value));
     check_vocab(data.text, of.value.vocab);
+    static_cast<void>(require_windows(data.text.train, plan_of(settings.options), "training"));
+    static_cast<void>(require_windows(data.text.validation, plan_of(settings.options), "validation"));
   } catch (const error& e) {
     throw error(e.code(), of.name + ": " + e.what());
   }
@@ -202,10 +208,6 @@ void require_trainable(const named_spec& of, const named_data& data, const run_s
                                             " of memory to train with these batches; this machine has " +
                                             binary_bytes(static_cast<double>(physical_memory())) +
                                             "; choose a smaller architecture or batch");
-}
-
-batch_plan plan_of(const train_options& o) {
-  return {.context = o.length, .sequences = o.sequences, .seed = o.seed, .document_masks = o.document_masks};
 }
 
 bool train_in_folder(const std::filesystem::path& path, const named_spec& of, const named_data& data,

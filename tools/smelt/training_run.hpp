@@ -39,8 +39,11 @@ void add_run_options(CLI::App& command, run_settings& settings);
 [[nodiscard]] run_settings completed(run_settings settings, const common_options& common,
                                      const std::vector<named_spec>& specs);
 
+/// How windows are cut for a run with these options.
+[[nodiscard]] batch_plan plan_of(const train_options& options);
+
 /// Throws smelt::error when `spec` cannot be trained on `data` here: fields only budgets cover, a vocabulary that is
-/// too small, more memory than the machine has.
+/// too small, too little text for one window, more memory than the machine has.
 void require_trainable(const named_spec& of, const named_data& data, const run_settings& settings);
 
 /// Trains until the end or until `interrupt` is asked, which saves first. Progress goes to standard error, everything
@@ -48,9 +51,6 @@ void require_trainable(const named_spec& of, const named_data& data, const run_s
 [[nodiscard]] bool train_in_folder(const std::filesystem::path& folder, const named_spec& of, const named_data& data,
                                    const run_settings& settings, const common_options& common,
                                    const interrupt_guard& interrupt);
-
-/// How windows are cut for a run with these options.
-[[nodiscard]] batch_plan plan_of(const train_options& options);
 
 /// A model from a checkpoint, evaluated.
 struct checkpoint_losses {

@@ -1,0 +1,116 @@
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <smelt/train/log.hpp>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "support/run_tool.hpp"
+#include "support/synthetic_text.hpp"
+
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+using smelt_test::outcome;
+using smelt_test::run_tool;
+using smelt_test::text_of;
+
+namespace {
+
+/// A compare command on synthetic text: 12 steps of 4 x 128 tokens.
+std::vector<std::string> compare(const std::filesystem::path& folder, std::vector<std::string> arguments) {
+  const auto data = folder / "text.jsonl";
+  if (!std::filesystem::exists(data)) {
+    std::ofstream text(data);
+    for (const smelt::document& d : smelt_test::synthetic_documents(4, 200))
+      text << json{{"text", d.text}, {"category", d.category}}.dump() << "\n";
+  }
+  std::vector<std::string> command{"compare",
+                                   "--data",
+                                   data.string(),
+                                   "--tokens",
+                                   "6144",
+                                   "--length",
+                                   "128",
+                                   "--sequences",
+                                   "4",
+                                   "--out",
+                                   (folder / "out").string()};
+  command.insert(command.end(), {"--validation-tokens", "2048", "--save-every", "6"});
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+}  // namespace
+
+TEST_CASE("compare trains matched architectures on the same batches and reports", "[tools][compare]") {
+  const smelt_test::temporary_folder folder;
+  const outcome o = run_tool(compare(folder.path(), {"nano", "nano-smelt"}));
+  INFO(o.err);
+  REQUIRE(o.exit == 0);
+  const auto out = folder.path() / "out";
+  CHECK_THAT(o.out, ContainsSubstring("Match of nano-smelt with nano") && ContainsSubstring("Validation loss") &&
+                        ContainsSubstring("training FLOPs (log scale)") && ContainsSubstring("report.html"));
+  CHECK(o.out.find("Budgets") < o.out.find("Validation loss"));
+
+  const json j = json::parse(text_of(out / "compare.json"));
+  REQUIRE(j["models"].size() == 2);
+  CHECK(j["models"][1]["match"]["ok"] == true);
+  for (const json& model : j["models"]) {
+    CHECK(model["validation"]["loss"].get<double>() < 5.6);
+    CHECK(model["validation"]["categories"].size() >= 2);
+    CHECK(model["validation_loss_by_flops"].size() >= 12);
+    CHECK(model["steps"] == 12);
+    CHECK(model["tokens_per_second"].get<double>() > 0);
+    const double flops = model["budgets"]["flops"]["train_per_token"].get<double>() * 6'144;
+    CHECK(model["validation_loss_by_flops"].back()[0].get<double>() == Approx(flops));
+  }
+  CHECK(j["models"][0]["visit_balance"].size() == 1);
+  CHECK(j["models"][1]["visit_balance"].size() == 2);
+
+  // The same text, seed and order for both.
+  const json first = smelt::read_log(out / "nano" / "log.jsonl").front();
+  const json second = smelt::read_log(out / "nano-smelt" / "log.jsonl").front();
+  CHECK(first["data"] == second["data"]);
+  CHECK(first["options"] == second["options"]);
+
+  const std::string html = text_of(out / "report.html");
+  for (const char* part :
+       {"<svg", "Validation loss", "nats/token", "bits/byte", "bigram entropy", "tolerance", "convention smelt",
+        "balance, visit 2", "tokens/s", "smelt compare --data", "Machine: ", "learning_rate"})
+    CHECK_THAT(html, ContainsSubstring(part));
+  for (const char* outside : {"src=", "href=", "@import", "url(", "https:", "<script"})
+    CHECK(html.find(outside) == std::string::npos);
+  CHECK(text_of(out / "loss.svg").rfind("<svg xmlns=", 0) == 0);
+
+  // A finished comparison says the same again.
+  const outcome again = run_tool(compare(folder.path(), {"nano", "nano-smelt", "--resume", "--json"}));
+  REQUIRE(again.exit == 0);
+  CHECK(json::parse(again.out)["models"] == j["models"]);
+}
+
+TEST_CASE("compare refuses budgets that do not match unless told", "[tools][compare]") {
+  const smelt_test::temporary_folder folder;
+  const outcome o = run_tool(compare(folder.path(), {"nano", "nano-control"}));
+  CHECK(o.exit == 1);
+  CHECK_THAT(o.out, ContainsSubstring("BROKEN"));
+  CHECK_THAT(o.err,
+             ContainsSubstring("smelt: error: the budgets do not match") && ContainsSubstring("--allow-unmatched"));
+  CHECK_FALSE(std::filesystem::exists(folder.path() / "out"));
+  CHECK(run_tool(compare(folder.path(), {"nano", "nano-smelt", "--tolerance", "flops=0.1%"})).exit == 1);
+
+  const outcome told = run_tool(compare(folder.path(), {"nano", "nano-control", "--allow-unmatched", "--json"}));
+  INFO(told.err);
+  REQUIRE(told.exit == 0);
+  CHECK(json::parse(told.out)["models"][1]["match"]["ok"] == false);
+}
+
+TEST_CASE("compare refuses names that would share a folder, and a single architecture", "[tools][compare]") {
+  const smelt_test::temporary_folder folder;
+  const outcome twice = run_tool(compare(folder.path(), {"nano", "nano"}));
+  CHECK(twice.exit == 2);
+  CHECK_THAT(twice.err, ContainsSubstring("\"nano\" twice"));
+  const outcome alone = run_tool(compare(folder.path(), {"nano"}));
+  CHECK(alone.exit == 2);
+  CHECK_THAT(alone.err, ContainsSubstring("at least 2"));
+}
