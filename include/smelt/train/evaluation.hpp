@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <smelt/core/error.hpp>
 #include <smelt/model/language_model.hpp>
 #include <smelt/train/batches.hpp>
 #include <string>
@@ -57,7 +58,12 @@ template <ArchitectureHandle A, Backend B, class KeepGoing>
     const auto losses = model.token_losses();
     for (std::size_t t = 0; t < losses.size(); ++t) {
       if (filled.targets[t] < 0) continue;
-      loss_sum& category = result.by_category[static_cast<std::size_t>(filled.categories[t])];
+      const auto index = static_cast<std::size_t>(filled.categories[t]);
+      if (index >= categories)
+        throw error(errc::invalid_argument, "a validation document has category " +
+                                                std::to_string(filled.categories[t]) + ", needs 0 to " +
+                                                std::to_string(categories) + " - 1");
+      loss_sum& category = result.by_category[index];
       category.nats += static_cast<double>(losses[t]);
       ++category.targets;
     }

@@ -1,7 +1,11 @@
 // What does a training run need to know besides the architecture and the data?
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <limits>
 #include <smelt/core/error.hpp>
 #include <string>
 
@@ -43,17 +47,37 @@ struct train_options {
   [[nodiscard]] std::int64_t steps() const noexcept { return (tokens + step_tokens() - 1) / step_tokens(); }
 };
 
+namespace detail {
+
+// A number as a person would write it: 1e-08 where std::to_string has 0.000000.
+[[nodiscard]] inline std::string number_text(double value) {
+  std::array<char, 32> text{};
+  const int size = std::snprintf(text.data(), text.size(), "%.9g", value);
+  return {text.data(), static_cast<std::size_t>(size)};
+}
+[[nodiscard]] inline std::string number_text(std::int64_t value) {
+  return std::to_string(value);
+}
+
+}  // namespace detail
+
 /// Returns `o` when a run can use it; throws errc::invalid_argument naming the option, the value and the need.
 inline const train_options& validate(const train_options& o) {
   const auto need = [](bool holds, const char* name, auto found, const char* needed) {
     if (!holds)
-      throw error(errc::invalid_argument,
-                  std::string("training option ") + name + " must be " + needed + ", found " + std::to_string(found));
+      throw error(errc::invalid_argument, std::string("training option ") + name + " must be " + needed + ", found " +
+                                              detail::number_text(found));
   };
-  need(o.tokens >= 1, "tokens", o.tokens, "at least 1");
-  need(o.length >= 1, "length", o.length, "at least 1 token");
-  need(o.sequences >= 1, "sequences", o.sequences, "at least 1");
-  need(o.accumulation >= 1, "accumulation", o.accumulation, "at least 1");
+  // Far above any run, and low enough that no number of tokens, samples or steps wraps around in 64 bits.
+  constexpr std::int64_t most_tokens = 1'000'000'000'000'000'000;
+  constexpr std::int64_t most_batches = 1'000'000;
+  constexpr std::int64_t most_batch_tokens = (std::numeric_limits<std::int32_t>::max)();
+  need(o.tokens >= 1 && o.tokens <= most_tokens, "tokens", o.tokens, "from 1 to 10^18");
+  need(o.length >= 1 && o.length <= most_batch_tokens, "length", o.length, "from 1 to 2^31 - 1 tokens");
+  need(o.sequences >= 1 && o.sequences <= most_batch_tokens, "sequences", o.sequences, "from 1 to 2^31 - 1");
+  need(o.sequences * o.length <= most_batch_tokens, "sequences x length", o.sequences * o.length,
+       "at most 2^31 - 1 tokens");
+  need(o.accumulation >= 1 && o.accumulation <= most_batches, "accumulation", o.accumulation, "from 1 to 1,000,000");
   need(o.learning_rate >= 0 && o.learning_rate <= 1e3, "learning_rate", o.learning_rate, "from 0 to 1000");
   need(o.warmup_share >= 0 && o.warmup_share <= 1, "warmup_share", o.warmup_share, "from 0 to 1");
   need(o.decay_share >= 0 && o.decay_share <= 1, "decay_share", o.decay_share, "from 0 to 1");
@@ -62,9 +86,9 @@ inline const train_options& validate(const train_options& o) {
   need(o.beta1 >= 0 && o.beta1 < 1, "beta1", o.beta1, "from 0 to below 1");
   need(o.beta2 >= 0 && o.beta2 < 1, "beta2", o.beta2, "from 0 to below 1");
   need(o.eps > 0 && o.eps < 1, "eps", o.eps, "above 0 and below 1");
-  need(o.clip >= 0 && o.clip <= 1e30, "clip", o.clip, "0 (off) or positive");
-  need(o.balance >= 0 && o.balance <= 1e6, "balance", o.balance, "at least 0");
-  need(o.z >= 0 && o.z <= 1e6, "z", o.z, "at least 0");
+  need(o.clip >= 0 && o.clip <= 1e30, "clip", o.clip, "from 0 (off) to 1e30");
+  need(o.balance >= 0 && o.balance <= 1e6, "balance", o.balance, "from 0 to 1e6");
+  need(o.z >= 0 && o.z <= 1e6, "z", o.z, "from 0 to 1e6");
   need(o.balance_bias_step >= 0 && o.balance_bias_step <= 1, "balance_bias_step", o.balance_bias_step, "from 0 to 1");
   need(o.largest_skip_run >= 1, "largest_skip_run", o.largest_skip_run, "at least 1");
   return o;

@@ -14,7 +14,7 @@ struct step_record {
   std::int64_t step = 0;    ///< 1-based: steps done with this one
   std::int64_t tokens = 0;  ///< training tokens read so far
   double flops = 0;         ///< training FLOPs so far (exact causal attention, head in)
-  double loss = 0;          ///< cross-entropy alone
+  double loss = 0;          ///< cross-entropy alone; 0 when no target counted
   double balance = 0;
   double z = 0;
   std::vector<double> visit_balance;  ///< [visits] of the looped layers; of all layers without a loop
@@ -22,7 +22,7 @@ struct step_record {
   double learning_rate = 0;
   double gradient_norm = 0;  ///< before clipping; NaN when not finite
   std::int64_t skipped = 0;  ///< steps so far whose gradients were not finite
-  std::string not_finite;    ///< the first weight whose gradient was not finite in this step, or "loss"
+  std::string not_finite;    ///< "loss", or "gradient of" the first weight whose gradient was not finite in this step
   double seconds = 0;        ///< of this step
   double tokens_per_second = 0;
 };

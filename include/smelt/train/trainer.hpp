@@ -44,7 +44,8 @@ class training {
   [[nodiscard]] bool done() const noexcept { return step() >= options().steps(); }
 
   /// Does the next step. When a gradient or the loss is not finite, no weight and no moment changes, the record says
-  /// why, and after options().largest_skip_run such steps in a row errc::not_finite is thrown instead.
+  /// why; the step that would be the options().largest_skip_run-th such step in a row throws errc::not_finite instead
+  /// and leaves the run as it was.
   virtual step_record advance() = 0;
 
   /// Cross-entropy on the validation split, or on its first `most_batches` batches when positive; `keep_going` is asked
@@ -55,7 +56,8 @@ class training {
   virtual saved_checkpoint save(const run_folder& run, std::int64_t keep_last) const = 0;
 
   /// Continues from a checkpoint, to the bit. Throws errc::mismatch naming every difference when the checkpoint is of
-  /// another architecture, other data or other options.
+  /// another architecture, other data or other options, and errc::corrupt when its state makes no sense; then the run
+  /// is as it was.
   virtual void resume(const checkpoint& from) = 0;
 };
 
@@ -94,6 +96,15 @@ inline void require_same(const nlohmann::json& saved, const nlohmann::json& now,
                      ", this run has " + value.dump();
   if (!differences.empty())
     throw error(errc::mismatch, "cannot resume from '" + folder + "', these differ:" + differences);
+}
+
+/// The number that a checkpoint's state has under `name`. Throws errc::corrupt unless it is from 0 to `most`.
+[[nodiscard]] inline std::int64_t count_in(const checkpoint& from, const char* name, std::int64_t most) {
+  const nlohmann::json found = from.state.contains(name) ? from.state.at(name) : nlohmann::json();
+  if (!found.is_number_integer() || found.get<std::int64_t>() < 0 || found.get<std::int64_t>() > most)
+    throw error(errc::corrupt, "cannot resume from '" + from.folder.string() + "': " + name +
+                                   " must be an integer from 0 to " + std::to_string(most) + ", found " + found.dump());
+  return found.get<std::int64_t>();
 }
 
 }  // namespace detail
@@ -156,7 +167,6 @@ class trainer final : public training {
       moments.push_back(std::move(t));
     nlohmann::json state = identity();
     state["options"] = detail::to_json(options_);
-    state["updates"] = updates_;
     state["skipped"] = skipped_;
     state["skip_run"] = skip_run_;
     return save_checkpoint(run, step_, weights, moments, state, keep_last);
@@ -164,13 +174,18 @@ class trainer final : public training {
 
   void resume(const checkpoint& from) override {
     detail::require_same(from.state, identity(), from.folder.string());
-    detail::require_same(from.state.at("options"), detail::to_json(options_), from.folder.string());
+    detail::require_same(from.state.contains("options") ? from.state.at("options") : nlohmann::json(),
+                         detail::to_json(options_), from.folder.string());
+    const std::int64_t skipped = detail::count_in(from, "skipped", from.step);
+    const std::int64_t skip_run = detail::count_in(from, "skip_run", skipped);
+    // Every file is checked before any weight changes.
+    require_weights(from.weights, weights_.layout(), architecture());
+    require_moments(from.optimizer, weights_.layout(), architecture());
     static_cast<void>(read_tensors(from.weights, weights_, architecture()));
     read_moments(from.optimizer, optimizer_.first_moment(), optimizer_.second_moment(), architecture());
     step_ = from.step;
-    updates_ = from.state.at("updates").get<std::int64_t>();
-    skipped_ = from.state.at("skipped").get<std::int64_t>();
-    skip_run_ = from.state.at("skip_run").get<std::int64_t>();
+    skipped_ = skipped;
+    skip_run_ = skip_run;
   }
 
  private:
@@ -206,7 +221,9 @@ class trainer final : public training {
     const loss_scale scale{.cross_entropy = targets > 0 ? 1.0 / static_cast<double>(targets) : 0.0,
                            .balance = options_.balance * share,
                            .z = options_.z * share};
-    std::vector<double> loads(static_cast<std::size_t>(s.layers * s.experts.stored));
+    const bool biased = s.experts.balance_bias && s.dense_layers < s.layers;
+    std::vector<double> loads(biased ? static_cast<std::size_t>(s.layers) * static_cast<std::size_t>(s.experts.stored)
+                                     : 0);
     const int visits = span_of(s).visits;
     record.visit_balance.resize(static_cast<std::size_t>(visits));
     record.visit_z.resize(static_cast<std::size_t>(visits));
@@ -229,7 +246,7 @@ class trainer final : public training {
         record.visit_z[visit] += r.losses.z;
         ++visit_evaluations[visit];
       }
-      if (s.experts.balance_bias) add_loads(loads);
+      if (biased) add_loads(loads);
       model_.backward(weights_, tokens, scale, gradients_);
     }
     for (std::size_t v = 0; v < visit_evaluations.size(); ++v) {
@@ -241,20 +258,24 @@ class trainer final : public training {
 
     const gradient_norm norm = norm_of(backend_, gradients_);
     record.gradient_norm = norm.norm;
-    record.not_finite = std::isfinite(record.loss) ? norm.not_finite : "loss";
+    if (!std::isfinite(record.loss))
+      record.not_finite = "loss";
+    else if (!norm.not_finite.empty())
+      record.not_finite = "gradient of " + norm.not_finite;
     if (!record.not_finite.empty()) {
+      if (skip_run_ + 1 >= options_.largest_skip_run)
+        throw error(errc::not_finite, "step " + std::to_string(step_ + 1) + ": the " + record.not_finite +
+                                          " is not finite; steps in a row that changed no weight: " +
+                                          std::to_string(skip_run_ + 1) + "; lower the learning rate (now " +
+                                          detail::number_text(record.learning_rate) + ") or look at the data");
       ++skipped_;
-      if (++skip_run_ >= options_.largest_skip_run)
-        throw error(errc::not_finite, "step " + std::to_string(step_ + 1) + ": the gradient of " + record.not_finite +
-                                          " is not finite, for the " + std::to_string(skip_run_) +
-                                          "th step in a row; no weight was changed; lower the learning rate (now " +
-                                          std::to_string(record.learning_rate) + ") or look at the data");
+      ++skip_run_;
       return record;
     }
     skip_run_ = 0;
     const double clip = options_.clip > 0 && norm.norm > options_.clip ? options_.clip / norm.norm : 1.0;
-    optimizer_.apply(backend_, options_, record.learning_rate, clip, ++updates_, gradients_, weights_);
-    if (s.experts.balance_bias) move_balance_bias(loads);
+    optimizer_.apply(backend_, options_, record.learning_rate, clip, step_ - skipped_ + 1, gradients_, weights_);
+    if (biased) move_balance_bias(loads);
     return record;
   }
 
@@ -295,7 +316,6 @@ class trainer final : public training {
   std::vector<batch> batches_;
   double step_flops_;
   std::int64_t step_ = 0;
-  std::int64_t updates_ = 0;
   std::int64_t skipped_ = 0;
   std::int64_t skip_run_ = 0;
 };

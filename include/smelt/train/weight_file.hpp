@@ -21,34 +21,42 @@ namespace smelt {
   return tensors;
 }
 
-/// Fills a buffer from a file and returns what is worth a note (see safetensors::match_tensors). Throws errc::mismatch
-/// with every tensor that is missing, unexpected or of another shape; then the buffer is as it was.
+inline constexpr const char* first_moment_suffix = ".first_moment";
+inline constexpr const char* second_moment_suffix = ".second_moment";
+
+/// Throws errc::mismatch with every tensor of the weights that a file lacks, has beside them, or has in another shape;
+/// returns what is worth a note (see safetensors::match_tensors).
+inline std::vector<std::string> require_weights(const safetensors::file& from, const weight_layout& layout,
+                                                const spec& s) {
+  std::vector<safetensors::expected_tensor> expected;
+  for (named_tensor& t : named_tensors(layout, s)) expected.push_back({std::move(t.name), std::move(t.shape)});
+  return safetensors::require_tensors(expected, from);
+}
+
+/// The same for a file of an optimiser's two moments, whose names carry the suffixes above.
+inline void require_moments(const safetensors::file& from, const weight_layout& layout, const spec& s) {
+  std::vector<safetensors::expected_tensor> expected;
+  for (const named_tensor& t : named_tensors(layout, s))
+    for (const char* suffix : {first_moment_suffix, second_moment_suffix})
+      expected.push_back({t.name + suffix, t.shape});
+  static_cast<void>(safetensors::require_tensors(expected, from));
+}
+
+/// Fills a buffer from a file. Returns and throws as require_weights; when it throws, the buffer is as it was.
 inline std::vector<std::string> read_tensors(const safetensors::file& from, weight_buffer<float>& buffer,
                                              const spec& s) {
-  const std::vector<named_tensor> tensors = named_tensors(buffer.layout(), s);
-  std::vector<safetensors::expected_tensor> expected;
-  for (const named_tensor& t : tensors) expected.push_back({t.name, t.shape});
-  std::vector<std::string> notes = safetensors::require_tensors(expected, from);
-  for (const named_tensor& t : tensors)
+  std::vector<std::string> notes = require_weights(from, buffer.layout(), s);
+  for (const named_tensor& t : named_tensors(buffer.layout(), s))
     from.copy_floats(from.at(t.name),
                      buffer.all().subspan(static_cast<std::size_t>(t.offset), static_cast<std::size_t>(t.size)));
   return notes;
 }
 
-inline constexpr const char* first_moment_suffix = ".first_moment";
-inline constexpr const char* second_moment_suffix = ".second_moment";
-
-/// Fills the two moments of an optimiser from one file, where their names carry the suffixes above. Errors as
-/// read_tensors.
+/// Fills the two moments of an optimiser from one file. Throws as require_moments; then the moments are as they were.
 inline void read_moments(const safetensors::file& from, weight_buffer<float>& first, weight_buffer<float>& second,
                          const spec& s) {
-  const std::vector<named_tensor> tensors = named_tensors(first.layout(), s);
-  std::vector<safetensors::expected_tensor> expected;
-  for (const named_tensor& t : tensors)
-    for (const char* suffix : {first_moment_suffix, second_moment_suffix})
-      expected.push_back({t.name + suffix, t.shape});
-  static_cast<void>(safetensors::require_tensors(expected, from));
-  for (const named_tensor& t : tensors) {
+  require_moments(from, first.layout(), s);
+  for (const named_tensor& t : named_tensors(first.layout(), s)) {
     const auto part = [&](weight_buffer<float>& b) {
       return b.all().subspan(static_cast<std::size_t>(t.offset), static_cast<std::size_t>(t.size));
     };

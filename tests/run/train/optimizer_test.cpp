@@ -1,0 +1,50 @@
+#include <smelt/train/optimizer.hpp>
+
+#include <cmath>
+#include <limits>
+#include <smelt/kernels/reference/backend.hpp>
+
+#include "catch.hpp"
+#include "support/model_fixture.hpp"
+#include "support/small_specs.hpp"
+
+using namespace smelt;
+
+TEST_CASE("the norm of all gradients does not overflow and names what is not finite", "[train]") {
+  reference<float> backend;
+  const spec s = smelt_test::tiny;
+  weight_buffer<float> g(s);
+  CHECK(norm_of(backend, g).norm == 0);
+  for (std::size_t i = 0; i < 50; ++i) {
+    g(weight::embedding).data[i] = 1e20F;
+    g(weight::output, 1).data[i % 50] = 1e20F;
+  }
+  CHECK(norm_of(backend, g).norm == Approx(1e21).epsilon(1e-6));
+  g(weight::expert_down, 1).data[3] = std::numeric_limits<float>::infinity();
+  CHECK(norm_of(backend, g).not_finite == "layer 1 expert_down");
+}
+
+TEST_CASE("every weight is described by its own name", "[train]") {
+  CHECK(describe(weight::embedding, -1) == "embedding");
+  CHECK(describe(weight::attention_norm, 0) == "layer 0 attention_norm");
+  CHECK(describe(weight::query, 1) == "layer 1 query");
+  CHECK(describe(weight::key, 0) == "layer 0 key");
+  CHECK(describe(weight::value, 0) == "layer 0 value");
+  CHECK(describe(weight::query_norm, 0) == "layer 0 query_norm");
+  CHECK(describe(weight::key_norm, 0) == "layer 0 key_norm");
+  CHECK(describe(weight::output, 0) == "layer 0 output");
+  CHECK(describe(weight::ffn_norm, 0) == "layer 0 ffn_norm");
+  CHECK(describe(weight::router, 0) == "layer 0 router");
+  CHECK(describe(weight::balance_bias, 0) == "layer 0 balance_bias");
+  CHECK(describe(weight::expert_gate, 0) == "layer 0 expert_gate");
+  CHECK(describe(weight::expert_up, 0) == "layer 0 expert_up");
+  CHECK(describe(weight::expert_down, 0) == "layer 0 expert_down");
+  CHECK(describe(weight::shared_gate, 0) == "layer 0 shared_gate");
+  CHECK(describe(weight::shared_up, 0) == "layer 0 shared_up");
+  CHECK(describe(weight::shared_down, 0) == "layer 0 shared_down");
+  CHECK(describe(weight::dense_gate, 0) == "layer 0 dense_gate");
+  CHECK(describe(weight::dense_up, 0) == "layer 0 dense_up");
+  CHECK(describe(weight::dense_down, 0) == "layer 0 dense_down");
+  CHECK(describe(weight::final_norm, -1) == "final_norm");
+  CHECK(describe(weight::head, -1) == "head");
+}
