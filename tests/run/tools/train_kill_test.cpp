@@ -105,10 +105,11 @@ void kill_and_resume(int least_kills, std::uint32_t seed) {
   std::string last_words;
   for (;;) {
     running_tool tool(SMELT_TOOL_PATH, work.command("killed", true));
-    // Ever longer lives, so that the run ends in the end: from nothing at all to a good part of the whole run.
-    const auto most = static_cast<std::int64_t>(taken.count()) * (kills + 2) / least_kills;
+    // Lives from nothing at all to a few times their share of the run.
+    const auto most = static_cast<std::int64_t>(taken.count()) * 3 / (2 * least_kills);
     std::this_thread::sleep_for(std::chrono::milliseconds(static_cast<std::int64_t>(random()) % (most + 1)));
-    if (kills < least_kills) tool.signal(SIGKILL);
+    // Enough kills, and one that a resume from a checkpoint followed: from then on the run may end.
+    if (kills < least_kills || saved < 4) tool.signal(SIGKILL);
     const outcome end = tool.wait();
     last_words = end.err;
     INFO(end.err);
