@@ -36,6 +36,17 @@ static_assert(!CostsAsStated<llama_405b_16_groups, stated{.params = 405'853'388'
 static_assert(CostsAsStated<llama_405b_16_groups, stated{.params = 405'853'388'800},
                             within{.flops = 0_pct, .params = 2_pct, .kv_cache = 0_pct}>);
 
+// The hidden width is that of one of gate and up: given as their sum, or as all three, the total tells.
+template <int Hidden>
+constexpr spec llama_70b_of_hidden = [] {
+  spec s = models::llama31_70b;
+  s.dense_hidden = Hidden;
+  return s;
+}();
+static_assert(CostsAsStated<arch<llama_70b_of_hidden<28'672>>, stated{.params = 70'553'706'496}>);
+static_assert(!CostsAsStated<arch<llama_70b_of_hidden<2 * 28'672>>, stated{.params = 70'553'706'496}>);
+static_assert(!CostsAsStated<arch<llama_70b_of_hidden<86'016>>, stated{.params = 70'553'706'496}>);
+
 static_assert(within_budget<llama_405b, at_most{.params = 405'853'388'800}>::passed);
 static_assert(!WithinBudget<llama_405b, at_most{.params = 405'853'388'799}>);
 static_assert(!WithinBudget<llama_405b, at_most{.kv_cache = 500'000}>);
