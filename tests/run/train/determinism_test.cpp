@@ -117,7 +117,7 @@ TEST_CASE("ten steps, a resume and ten more are twenty steps, to the last byte o
   // The state holds everything that the next step depends on.
   CHECK(found.newest->step == 10);
   CHECK(found.newest->state.at("visits") == 2);
-  CHECK(found.newest->state.at("updates") == 10);
+  CHECK(found.newest->state.at("skipped") == 0);
   CHECK(found.newest->state.at("options").at("seed") == 11);
   CHECK(found.newest->state.at("tokenizer") == "bytes");
   CHECK(found.newest->state.at("data") == std::to_string(data.fingerprint));
