@@ -150,7 +150,8 @@ namespace detail {
   report.paragraph("Machine: " + header.at("machine").get<std::string>() + "; smelt " +
                    header.at("version").get<std::string>() + ".");
   report.heading("To repeat it");
-  report.verbatim((data.at("name") == "builtin" ? "scripts/corpus small\n" : "") + c.command_line + "\n");
+  report.verbatim((data.at("name").get<std::string>() == "builtin" ? "scripts/corpus small\n" : "") + c.command_line +
+                  "\n");
   return report.text();
 }
 

@@ -129,7 +129,7 @@ void add_run_options(CLI::App& command, run_settings& s) {
   command.add_option("--data", s.data, "builtin, or a path: JSON Lines, text, a folder of them, token shards (.bin)")
       ->required()
       ->type_name("DATA");
-  add_count(command, "--tokens", o.tokens, 1, "Training tokens, such as 2M")->required();
+  add_count(command, "--tokens", o.tokens, 1, "Training tokens (default: 2M)");
   command.add_option("--out", s.out, "Folder of the run")->required()->type_name("DIR");
   command.add_flag("--resume", s.resume, "Go on from the newest whole checkpoint in DIR, if there is one");
   const std::string training = "Training";
@@ -307,14 +307,14 @@ checkpoint_losses evaluate_folder(const std::filesystem::path& folder, const std
       header.is_null() ? run_settings{}.validation_fraction : header.at("data").at("validation_fraction").get<double>();
   named_data text = data_of_argument(data, fraction);
   checkpoint_losses result{.step = from.step, .folder = from.folder.string(), .split = "validation", .losses = {}};
-  if (std::to_string(text.text.fingerprint) != from.state.at("data")) {
+  if (from.state.at("data").get<std::string>() != std::to_string(text.text.fingerprint)) {
     text = data_of_argument(data, 1.0);
     result.split = "all";
-    if (!header.is_null() && header.at("data").at("name") == data)
+    if (!header.is_null() && header.at("data").at("name").get<std::string>() == data)
       std::cerr << "smelt: note: " << data
                 << " has changed since the model was trained on it; all of it is read, training text included\n";
   }
-  if (from.state.at("tokenizer") != text.text.format.name)
+  if (from.state.at("tokenizer").get<std::string>() != text.text.format.name)
     throw error(errc::mismatch, "the model reads tokens of kind " + from.state.at("tokenizer").dump() +
                                     ", the data has \"" + text.text.format.name + "\"");
   check_vocab(text.text, architecture.vocab);
