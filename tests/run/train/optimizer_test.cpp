@@ -24,6 +24,23 @@ TEST_CASE("the norm of all gradients does not overflow and names what is not fin
   CHECK(norm_of(backend, g).not_finite == "layer 1 expert_down");
 }
 
+TEST_CASE("gradients neither move the balancing bias nor are measured there", "[train]") {
+  reference<float> backend;
+  spec s = smelt_test::tiny;
+  s.experts.balance_bias = true;
+  weight_buffer<float> g(s);
+  g.vector(weight::balance_bias, 1)[2] = std::numeric_limits<float>::quiet_NaN();
+  g.vector(weight::router, 1)[0] = 3;
+  CHECK(norm_of(backend, g).norm == 3);
+  weight_buffer<float> w = smelt_test::random_weights<float>(s);
+  const weight_buffer<float> before = w;
+  optimizer<float> adamw(s);
+  adamw.apply(backend, {.weight_decay = 0}, 0.1, 1.0, 1, g, w);
+  for (std::size_t e = 0; e < 4; ++e)
+    CHECK(w.vector(weight::balance_bias, 1)[e] == before.vector(weight::balance_bias, 1)[e]);
+  CHECK(w.vector(weight::router, 1)[0] == Approx(before.vector(weight::router, 1)[0] - 0.1F));
+}
+
 TEST_CASE("every weight is described by its own name", "[train]") {
   CHECK(describe(weight::embedding, -1) == "embedding");
   CHECK(describe(weight::attention_norm, 0) == "layer 0 attention_norm");
