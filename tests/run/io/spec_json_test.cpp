@@ -214,12 +214,3 @@ TEST_CASE("a spec file is read, and what is not one is refused by its path", "[i
   std::ofstream(path) << std::string(max_spec_bytes + 1, ' ');
   CHECK_THROWS_WITH(read_spec(path), ContainsSubstring("at most 1048576 bytes"));
 }
-
-TEST_CASE("the nearest names come first", "[core][nearest_name]") {
-  CHECK(edit_distance("", "abc") == 3);
-  CHECK(edit_distance("kitten", "sitting") == 3);
-  CHECK(edit_distance("naon", "nano") == 1);
-  CHECK(nearest_names("naon", {"small", "mini", "nano", "nano-smelt"}, 2) ==
-        std::vector<std::string>{"nano", "small"});  // small and mini tie
-  CHECK(nearest_names("x", {}).empty());
-}

@@ -77,7 +77,7 @@ TEST_CASE("compare trains matched architectures on the same batches and reports"
   const std::string html = text_of(out / "report.html");
   for (const char* part :
        {"<svg", "Validation loss", "nats/token", "bits/byte", "bigram entropy", "tolerance", "convention smelt",
-        "balance, visit 2", "tokens/s", "smelt compare --data", "Machine: ", "learning_rate"})
+        "balance, visit 2", "tokens/s", "smelt compare --data", "Machine: ", "learning_rate", ">cosine<"})
     CHECK_THAT(html, ContainsSubstring(part));
   for (const char* outside : {"src=", "href=", "@import", "url(", "https:", "<script"})
     CHECK(html.find(outside) == std::string::npos);
