@@ -187,7 +187,9 @@ class written_out_model {
         add(ranked, 1, tensors_.at("model.layers." + std::to_string(layer) + ".mlp.gate.e_score_correction_bias"));
       std::vector<std::size_t> order(stored);
       std::iota(order.begin(), order.end(), std::size_t{0});
-      std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return ranked[a] > ranked[b]; });
+      std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        return ranked[a] > ranked[b] || (ranked[a] == ranked[b] && a < b);
+      });
       order.resize(static_cast<std::size_t>(s_.experts.active));
 
       double chosen = 0;
