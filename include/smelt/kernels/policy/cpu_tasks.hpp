@@ -33,7 +33,7 @@ inline constexpr std::int64_t expert_rows = 120;
 inline constexpr std::int64_t expert_gradient_rows = 96;
 
 /// Query rows that share one pass over the keys: fewer compute less behind the diagonal, and whole register tiles
-/// matter. 24 against 32 rows: 4 to 9 % less time forward and backward at head sizes 16 to 64; 48 and 64 are in
+/// matter. 24 against 32 rows: 5 to 10 % less time forward and backward at head sizes 16 to 64; 36 to 64 are in
 /// between.
 inline constexpr std::int64_t attention_rows = 24;
 
