@@ -88,9 +88,9 @@ namespace detail {
 // All lanes combined with op in a fixed order: halves of 16, of 8, of 4, then the last pairs.
 template <class Op>
 [[nodiscard]] inline float fold_lanes(floats value, Op op) noexcept {
-  typedef float quad __attribute__((vector_size(16)));
+  using quad = float __attribute__((vector_size(16)));
 #if defined(__AVX512F__)
-  typedef float octet __attribute__((vector_size(32)));
+  using octet = float __attribute__((vector_size(32)));
   const octet low8 = __builtin_shufflevector(value, value, 0, 1, 2, 3, 4, 5, 6, 7);
   const octet high8 = __builtin_shufflevector(value, value, 8, 9, 10, 11, 12, 13, 14, 15);
   const octet eight = op(low8, high8);
