@@ -1,7 +1,6 @@
 // What does a comparison show? Budgets, losses, curves and how to repeat it: as text, JSON and one HTML file.
 #pragma once
 
-#include <map>
 #include <nlohmann/json.hpp>
 #include <smelt/train/options.hpp>
 #include <string>
@@ -146,12 +145,8 @@ namespace detail {
   report.add(runs_table(c));
   report.heading("Settings");
   table settings{"", {{"option", false}, {"value", false}}, {}};
-  // The log keeps the number of the schedule; a reader wants its name.
-  const std::map<int, std::string> schedules{{static_cast<int>(decay_kind::constant), "constant"},
-                                             {static_cast<int>(decay_kind::cosine), "cosine"},
-                                             {static_cast<int>(decay_kind::wsd), "wsd"}};
   for (const auto& [name, value] : options.items())
-    settings.rows.push_back({name, name == "decay" ? schedules.at(value.get<int>()) : value.dump()});
+    settings.rows.push_back({name, value.is_string() ? value.get<std::string>() : value.dump()});
   settings.rows.push_back({"threads", header.at("threads").dump()});
   report.add(settings);
   report.paragraph("Machine: " + header.at("machine").get<std::string>() + "; smelt " +

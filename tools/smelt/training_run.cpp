@@ -133,7 +133,7 @@ void add_run_options(CLI::App& command, run_settings& s) {
   command.add_option("--out", s.out, "Folder of the run")->required()->type_name("DIR");
   command.add_flag("--resume", s.resume, "Go on from the newest whole checkpoint in DIR, if there is one");
   const std::string training = "Training";
-  add_count(command, "--sequences", o.sequences, 1, "Sequences a batch (default: 16)")->group(training);
+  add_count(command, "--sequences", o.sequences, 1, "Sequences a batch (default: 8)")->group(training);
   command
       .add_option_function<std::string>(
           "--length",
@@ -145,12 +145,12 @@ void add_run_options(CLI::App& command, run_settings& s) {
       ->type_name("N")
       ->group(training);
   add_count(command, "--accumulation", o.accumulation, 1, "Batches a step (default: 1)")->group(training);
-  add_real(command, "--learning-rate", o.learning_rate, "Peak (default: 0.004)");
+  add_real(command, "--learning-rate", o.learning_rate, "Peak (default: 0.003)");
   add_real(command, "--warmup", o.warmup_share, "Share of the steps that warm up (default: 0.05)");
   command.add_option("--schedule", o.decay, "cosine (default), wsd or constant")
       ->transform(CLI::CheckedTransformer(std::vector<std::pair<std::string, decay_kind>>{
           {"cosine", decay_kind::cosine}, {"wsd", decay_kind::wsd}, {"constant", decay_kind::constant}}))
-      ->type_name("NAME");
+      ->option_text("NAME");
   add_real(command, "--weight-decay", o.weight_decay, "Decoupled, on matrices (default: 0.1)");
   add_real(command, "--clip", o.clip, "Largest gradient norm; 0 is none (default: 1)");
   add_real(command, "--balance", o.balance, "Coefficient of the balance loss (default: 0.01)");

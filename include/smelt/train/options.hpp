@@ -18,13 +18,26 @@ enum class decay_kind : int {
   wsd,       ///< warm-up, stable, decay: the peak, then a line to the final share over the decay share of the steps
 };
 
+/// The name of a schedule in options, logs and checkpoints.
+[[nodiscard]] constexpr const char* name_of(decay_kind decay) noexcept {
+  switch (decay) {
+    case decay_kind::constant:
+      return "constant";
+    case decay_kind::cosine:
+      return "cosine";
+    case decay_kind::wsd:
+      return "wsd";
+  }
+  return "";
+}
+
 /// Settings of a run. Shares are of the number of steps.
 struct train_options {
   std::int64_t tokens = 2'000'000;  ///< training tokens; the last step may pass it by less than a step
   std::int64_t length = 256;        ///< tokens a sequence
-  std::int64_t sequences = 16;      ///< sequences a batch
+  std::int64_t sequences = 8;       ///< sequences a batch
   std::int64_t accumulation = 1;    ///< batches a step
-  double learning_rate = 4e-3;      ///< peak
+  double learning_rate = 3e-3;      ///< peak
   double warmup_share = 0.05;       ///< linear from 0 to the peak
   decay_kind decay = decay_kind::cosine;
   double decay_share = 0.2;   ///< of wsd

@@ -71,7 +71,7 @@ namespace detail {
           {"accumulation", o.accumulation},
           {"learning_rate", o.learning_rate},
           {"warmup_share", o.warmup_share},
-          {"decay", static_cast<int>(o.decay)},
+          {"decay", name_of(o.decay)},
           {"decay_share", o.decay_share},
           {"final_share", o.final_share},
           {"weight_decay", o.weight_decay},
@@ -87,13 +87,25 @@ namespace detail {
           {"largest_skip_run", o.largest_skip_run}};
 }
 
-/// Throws errc::mismatch with every member in which `saved` differs from `now`.
+/// Throws errc::mismatch with every value, however deep, in which what was `saved` differs from `now`. Members of
+/// `saved` that `now` does not name are not looked at.
 inline void require_same(const nlohmann::json& saved, const nlohmann::json& now, const std::string& folder) {
-  std::string differences;
+  nlohmann::json relevant = nlohmann::json::object();
   for (const auto& [key, value] : now.items())
-    if (!saved.contains(key) || saved.at(key) != value)
-      differences += "\n  " + key + ": the checkpoint has " + (saved.contains(key) ? saved.at(key).dump() : "none") +
-                     ", this run has " + value.dump();
+    if (saved.is_object() && saved.contains(key)) relevant[key] = saved.at(key);
+  const nlohmann::json before = relevant.flatten();
+  const nlohmann::json after = now.flatten();
+  nlohmann::json places = before;
+  places.update(after);
+  std::string differences;
+  for (const auto& [place, unused] : places.items()) {
+    const auto shown = [&](const nlohmann::json& values) {
+      return values.contains(place) ? values.at(place).dump() : std::string("none");
+    };
+    if (shown(before) != shown(after))
+      differences +=
+          "\n  " + place.substr(1) + ": the checkpoint has " + shown(before) + ", this run has " + shown(after);
+  }
   if (!differences.empty())
     throw error(errc::mismatch, "cannot resume from '" + folder + "', these differ:" + differences);
 }
@@ -166,7 +178,6 @@ class trainer final : public training {
     for (safetensors::tensor& t : file_tensors(optimizer_.second_moment(), architecture(), second_moment_suffix))
       moments.push_back(std::move(t));
     nlohmann::json state = identity();
-    state["options"] = detail::to_json(options_);
     state["skipped"] = skipped_;
     state["skip_run"] = skip_run_;
     return save_checkpoint(run, step_, weights, moments, state, keep_last);
@@ -174,8 +185,6 @@ class trainer final : public training {
 
   void resume(const checkpoint& from) override {
     detail::require_same(from.state, identity(), from.folder.string());
-    detail::require_same(from.state.contains("options") ? from.state.at("options") : nlohmann::json(),
-                         detail::to_json(options_), from.folder.string());
     const std::int64_t skipped = detail::count_in(from, "skipped", from.step);
     const std::int64_t skip_run = detail::count_in(from, "skip_run", skipped);
     // Every file is checked before any weight changes.
@@ -201,7 +210,8 @@ class trainer final : public training {
     return {{"spec", spec_to_json(architecture())},
             {"visits", span_of(architecture()).visits},
             {"tokenizer", data_.format.name},
-            {"data", std::to_string(data_.fingerprint)}};
+            {"data", std::to_string(data_.fingerprint)},
+            {"options", detail::to_json(options_)}};
   }
 
   step_record gradient_step() {
