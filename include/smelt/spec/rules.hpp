@@ -101,6 +101,13 @@ namespace detail {
 [[nodiscard]] constexpr bool residual_holds(const spec&, const visit_plan& v) noexcept {
   return v.residual.den >= 1;
 }
+/// The least of the ranks and head sizes.
+[[nodiscard]] constexpr int least_of(const latent_attention_spec& l) noexcept {
+  const int sizes[] = {l.kv_rank, l.q_rank, l.nope_dim, l.rope_dim, l.value_dim};
+  int least = sizes[0];
+  for (const int size : sizes) least = size < least ? size : least;
+  return least;
+}
 /// Index of the first visit for which `holds` is false; -1 when there is none.
 [[nodiscard]] constexpr int first_bad_visit(const spec& s, bool (*holds)(const spec&, const visit_plan&)) noexcept {
   for (int i = 0; i < s.loop.visits.count && i < max_visits; ++i)
@@ -132,10 +139,9 @@ namespace detail {
     return {rule::rotary_head_dim, has_latent_attention(s) ? latent.rope_dim : s.attention.head_dim, 2};
   if (!(s.attention.window >= 0)) return {rule::attention_window, s.attention.window, 0};
   if (!(s.attention.rotary_base >= 2)) return {rule::rotary_base, s.attention.rotary_base, 2};
-  if (!(latent.kv_rank >= 0 && latent.q_rank >= 0 && latent.nope_dim >= 0 && latent.rope_dim >= 0 &&
-        latent.value_dim >= 0 &&
-        (!has_latent_attention(s) || (latent.value_dim >= 1 && (latent.nope_dim >= 1 || latent.rope_dim >= 1)))))
-    return {rule::latent_attention, latent.value_dim, 1};
+  if (!(detail::least_of(latent) >= 0)) return {rule::latent_attention, detail::least_of(latent), 0};
+  if (!(!has_latent_attention(s) || (latent.value_dim >= 1 && (latent.nope_dim >= 1 || latent.rope_dim >= 1))))
+    return {rule::latent_attention, 0, 1};
   if (!(!routed || s.experts.stored >= 1)) return {rule::experts_stored, s.experts.stored, 1};
   if (!(!routed || (s.experts.active >= 1 && s.experts.active <= s.experts.stored)))
     return {rule::experts_active, s.experts.active, s.experts.stored};
@@ -152,9 +158,10 @@ namespace detail {
   if (!(s.loop.visits.count >= 0 && s.loop.visits.count <= max_visits))
     return {rule::loop_visits_limit, s.loop.visits.count, max_visits};
   if (!(looped || s.loop.visits.count <= 0)) return {rule::loop_without_span, s.loop.visits.count, 0};
-  if (!(detail::first_bad_visit(s, detail::compression_holds) < 0))
-    return {rule::visit_compression, s.loop.visits[detail::first_bad_visit(s, detail::compression_holds)].compression,
-            1};
+  if (!(detail::first_bad_visit(s, detail::compression_holds) < 0)) {
+    const int found = s.loop.visits[detail::first_bad_visit(s, detail::compression_holds)].compression;
+    return {rule::visit_compression, found, found < 1 ? 1 : s.context};
+  }
   if (!(detail::first_bad_visit(s, detail::residual_holds) < 0))
     return {rule::visit_residual, s.loop.visits[detail::first_bad_visit(s, detail::residual_holds)].residual.den, 1};
   if (!(!s.exit_gate || span_of(s).visits > 1)) return {rule::exit_gate, span_of(s).visits, 2};

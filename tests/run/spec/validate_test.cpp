@@ -5,6 +5,7 @@
 #include <smelt/spec/validate.hpp>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "catch.hpp"
 #include "support/random_specs.hpp"
@@ -85,6 +86,30 @@ TEST_CASE("every rule is broken by its own change, with its own code") {
     CHECK(page.good());
   }
   CHECK(seen.size() == static_cast<std::size_t>(rule::exit_gate));
+}
+
+TEST_CASE("a violation shows the value that breaks the rule and the limit it breaks") {
+  const auto shown = [](auto change) {
+    spec s = published::smelt_200m::value;
+    change(s);
+    const violation v = first_violation(s);
+    return std::pair{v.found, v.limit};
+  };
+  using figures = std::pair<long long, long long>;
+  const latent_attention_spec latent{.kv_rank = 32, .q_rank = 16, .nope_dim = 16, .rope_dim = 8, .value_dim = 24};
+  const auto with_latent = [&](int latent_attention_spec::* field, int value) {
+    return shown([&](spec& s) {
+      s.attention.latent = latent;
+      s.attention.latent.*field = value;
+    });
+  };
+  CHECK(with_latent(&latent_attention_spec::kv_rank, -1) == figures{-1, 0});
+  CHECK(with_latent(&latent_attention_spec::q_rank, -7) == figures{-7, 0});
+  CHECK(with_latent(&latent_attention_spec::nope_dim, -3) == figures{-3, 0});
+  CHECK(with_latent(&latent_attention_spec::value_dim, 0) == figures{0, 1});
+  CHECK(shown([](spec& s) { s.attention.latent = {.kv_rank = 32, .value_dim = 24}; }) == figures{0, 1});
+  CHECK(shown([](spec& s) { s.loop.visits.v1.compression = 0; }) == figures{0, 1});
+  CHECK(shown([](spec& s) { s.loop.visits.v1.compression = s.context + 1; }) == figures{2'049, 2'048});
 }
 
 TEST_CASE("a valid spec is returned as it is") {
