@@ -93,7 +93,8 @@ inline void require_same(const nlohmann::json& saved, const nlohmann::json& now,
   nlohmann::json relevant = nlohmann::json::object();
   for (const auto& [key, value] : now.items())
     if (saved.is_object() && saved.contains(key)) relevant[key] = saved.at(key);
-  const nlohmann::json before = relevant.flatten();
+  // An empty object flattens to a lone null.
+  const nlohmann::json before = relevant.empty() ? relevant : relevant.flatten();
   const nlohmann::json after = now.flatten();
   nlohmann::json places = before;
   places.update(after);
@@ -234,7 +235,8 @@ class trainer final : public training {
     const bool biased = s.experts.balance_bias && s.dense_layers < s.layers;
     std::vector<double> loads(biased ? static_cast<std::size_t>(s.layers) * static_cast<std::size_t>(s.experts.stored)
                                      : 0);
-    const int visits = span_of(s).visits;
+    const loop_span span = span_of(s);
+    const int visits = span.visits;
     record.visit_balance.resize(static_cast<std::size_t>(visits));
     record.visit_z.resize(static_cast<std::size_t>(visits));
     std::vector<std::int64_t> visit_evaluations(static_cast<std::size_t>(visits));
@@ -246,11 +248,8 @@ class trainer final : public training {
       nats += result.cross_entropy.nats;
       record.balance += result.mean_balance() * share;
       record.z += result.mean_z() * share;
-      const schedule steps(s);
       for (const router_evaluation& r : result.evaluations) {
-        const bool looped = steps.size() > s.layers;
-        const loop_span span = span_of(s);
-        if (looped && (r.layer < span.first || r.layer >= span.first + span.count)) continue;
+        if (visits > 1 && (r.layer < span.first || r.layer >= span.first + span.count)) continue;
         const auto visit = static_cast<std::size_t>(r.visit);
         record.visit_balance[visit] += r.losses.balance;
         record.visit_z[visit] += r.losses.z;

@@ -331,7 +331,7 @@ TEST_CASE("every option that decides the numbers is compared at resume", "[train
     train_options other = quick(4);
     change(other);
     trainer<dynamic_arch, serial> changed(dynamic_arch(small_model()), backend, data, other);
-    CHECK_THROWS_WITH(changed.resume(saved), ContainsSubstring(std::string("\n  ") + name + ": "));
+    CHECK_THROWS_WITH(changed.resume(saved), ContainsSubstring(std::string("\n  options/") + name + ": "));
   };
   refused("tokens", [](auto& o) { ++o.tokens; });
   refused("length", [](auto& o) { o.length = 16; });
