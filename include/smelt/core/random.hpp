@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include <smelt/core/error.hpp>
 
@@ -134,11 +135,6 @@ class random_stream {
     return static_cast<double>(bits(position) >> 11) * 0x1p-53;
   }
 
-  /// A multiple of 2^-24, uniform in [0, 1).
-  [[nodiscard]] constexpr float uniform_float(std::uint64_t position) const noexcept {
-    return static_cast<float>(bits(position) >> 40) * 0x1p-24F;
-  }
-
   /// A standard normal number: mean 0, variance 1.
   [[nodiscard]] double normal(std::uint64_t position) const noexcept {
     return detail::normal_quantile((static_cast<double>(bits(position) >> 12) + 0.5) * 0x1p-52);
@@ -175,7 +171,9 @@ class random_stream {
 /// Where a permutation of [0, size), drawn by the stream, sends `index`; O(1) memory and, on average, O(1) time, so a
 /// shuffled order can be entered anywhere. Throws invalid_argument unless index < size.
 [[nodiscard]] constexpr std::uint64_t permuted(std::uint64_t index, std::uint64_t size, const random_stream& stream) {
-  if (index >= size) throw error(errc::invalid_argument, "index of a permutation must be below its size");
+  if (index >= size)
+    throw error(errc::invalid_argument, "index of a permutation must be below its size of " + std::to_string(size) +
+                                            ", found " + std::to_string(index));
   // A Feistel network on a grid of rows x columns >= size cells: each round shifts one coordinate by a random function
   // of the other, which is invertible. A cell past the end is sent through again until it falls inside: the walk
   // follows a cycle of the permutation, so it comes back and stays one-to-one.
