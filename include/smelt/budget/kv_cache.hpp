@@ -20,6 +20,7 @@ struct kv_cache_size {
 
 namespace detail {
 
+/// Elements that one executed layer keeps for one of its positions: keys and values, or the latent with its rotary key.
 template <class Count>
 [[nodiscard]] constexpr Count kv_elements_in(const spec& s) noexcept {
   const attention_spec& a = s.attention;
@@ -28,12 +29,6 @@ template <class Count>
 }
 
 }  // namespace detail
-
-/// Elements that one executed layer keeps for one of its positions: keys and values, or the latent with its rotary key.
-[[nodiscard]] constexpr std::int64_t kv_elements_per_position(const spec& s) noexcept {
-  if (std::is_constant_evaluated()) return detail::kv_elements_in<detail::unchecked_count>(s);
-  return std::int64_t(detail::kv_elements_in<detail::checked_count>(s));
-}
 
 /// Positions that an executed layer keeps after `tokens` tokens: a latent visit of divisor c has floor(tokens / c), a
 /// window w keeps the last w.

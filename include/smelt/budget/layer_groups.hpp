@@ -53,9 +53,8 @@ class layer_groups {
   constexpr void add_kind(int (&to)[4], int kind, int first, int last) noexcept {
     int unlimited = last - first;
     if (spec_.attention.window > 0) {
-      unlimited = 0;
-      if (!spec_.attention.global_layers.empty())
-        for (int i = first; i < last; ++i) unlimited += spec_.attention.global_layers[i];
+      const layer_set& global = spec_.attention.global_layers;
+      unlimited = global.empty() ? 0 : global.count_below(last) - global.count_below(first);
     }
     to[kind] += unlimited;
     to[kind + 1] += last - first - unlimited;

@@ -32,11 +32,6 @@ struct matrix_view {
     return {data + r * cols, static_cast<std::size_t>(cols)};
   }
 
-  /// Rows [first, first + count).
-  [[nodiscard]] constexpr matrix_view slice(std::int64_t first, std::int64_t count) const {
-    return {data + first * cols, count, cols};
-  }
-
   /// Number of elements.
   [[nodiscard]] constexpr std::int64_t size() const { return rows * cols; }
 };
