@@ -107,14 +107,11 @@ inline constexpr convention megatron_72{.positions = attended::full_square,
                                         .covers_latent_attention = false};
 
 /// Megatron's 96 B s l h^2 (1 + s/(6h) + V/(16 l h)): the layers are recomputed.
-inline constexpr convention megatron_96{.positions = attended::full_square,
-                                        .recompute = true,
-                                        .covers_loops = false,
-                                        .covers_windows = false,
-                                        .covers_experts = false,
-                                        .covers_gated_ffn = false,
-                                        .covers_any_shape = false,
-                                        .covers_latent_attention = false};
+inline constexpr convention megatron_96 = [] {
+  convention c = megatron_72;
+  c.recompute = true;
+  return c;
+}();
 
 /// As smelt, with the whole T x T square of attention scores.
 inline constexpr convention full_square{.positions = attended::full_square};
