@@ -1,4 +1,3 @@
-#include <sys/mount.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -8,6 +7,7 @@
 #include <string>
 
 #include "catch.hpp"
+#include "support/small_disk.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace fs = std::filesystem;
@@ -115,14 +115,11 @@ TEST_CASE("a write that the system refuses leaves the old content and names path
 
 TEST_CASE("a full disk leaves the old content and names path and reason", "[io][atomic_file]") {
   const temporary_folder folder;
-  if (::mount("tmpfs", folder.path().c_str(), "tmpfs", 0, "size=64k") != 0) {
+  const smelt_test::small_disk disk(folder.path(), 64 * 1024);
+  if (!disk.mounted()) {
     WARN("no right to mount a small file system: the full disk was not tried");
     return;
   }
-  struct unmount_at_exit {
-    fs::path path;
-    ~unmount_at_exit() { ::umount2(path.c_str(), MNT_DETACH); }
-  } const unmount{folder.path()};
   const auto target = folder.path() / "weights";
   smelt::write_file(target, "old");
   const std::string big(1 << 20, 'x');

@@ -1,4 +1,3 @@
-#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "support/small_disk.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace fs = std::filesystem;
@@ -389,14 +389,11 @@ TEST_CASE("state that JSON cannot hold is refused by its place", "[train][checkp
 
 TEST_CASE("a full disk costs no checkpoint", "[train][checkpoint]") {
   const temporary_folder folder;
-  if (::mount("tmpfs", folder.path().c_str(), "tmpfs", 0, "size=256k") != 0) {
+  const smelt_test::small_disk disk(folder.path(), 256 * 1024);
+  if (!disk.mounted()) {
     WARN("no right to mount a small file system: the full disk was not tried");
     return;
   }
-  struct unmount_at_exit {
-    fs::path path;
-    ~unmount_at_exit() { ::umount2(path.c_str(), MNT_DETACH); }
-  } const unmount{folder.path()};
   const smelt::run_folder run(folder.path());
   sample(1, 5'000).save(run);
   sample(2, 5'000).save(run);
