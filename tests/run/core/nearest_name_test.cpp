@@ -1,3 +1,4 @@
+// Does "did you mean" name what was meant?
 #include <smelt/core/nearest_name.hpp>
 #include <string>
 #include <vector>

@@ -1,3 +1,4 @@
+// Are random numbers random, and the same everywhere?
 #include <smelt/core/random.hpp>
 #include <smelt/io/checksum.hpp>
 

@@ -1,3 +1,4 @@
+// Does a file have its old content or its new content, whatever fails in between?
 #include <sys/resource.h>
 #include <unistd.h>
 

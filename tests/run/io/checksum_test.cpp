@@ -1,3 +1,4 @@
+// Is the checksum the published one, however the bytes arrive?
 #include <smelt/io/checksum.hpp>
 
 #include "catch.hpp"

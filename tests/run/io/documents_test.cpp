@@ -1,3 +1,4 @@
+// Does a reader give every document whole, and say where one is wrong?
 #include <smelt/io/atomic_file.hpp>
 #include <smelt/io/documents.hpp>
 

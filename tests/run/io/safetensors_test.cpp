@@ -1,3 +1,4 @@
+// Do tensors survive a file, and is every lie of a file found before it is used?
 #include <bit>
 #include <cmath>
 #include <cstring>

@@ -1,3 +1,4 @@
+// Are files that are something else recognised, and others left alone?
 #include <smelt/io/sniff.hpp>
 #include <string>
 

@@ -1,3 +1,4 @@
+// Does a spec survive JSON, and is wrong JSON refused by its place?
 #include <climits>
 #include <fstream>
 #include <smelt/io/spec_json.hpp>

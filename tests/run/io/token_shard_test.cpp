@@ -1,3 +1,4 @@
+// Do token shards read back, and wrong ones say what is wrong?
 #include <smelt/io/token_shard.hpp>
 
 #include "catch.hpp"

@@ -1,3 +1,4 @@
+// Do bytes become tokens and come back, whatever the text?
 #include <smelt/io/tokens.hpp>
 
 #include "catch.hpp"

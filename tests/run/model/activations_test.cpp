@@ -1,3 +1,4 @@
+// Does the memory budget count what the model allocates?
 #include <smelt/model/activations.hpp>
 
 #include <smelt/budget/memory.hpp>

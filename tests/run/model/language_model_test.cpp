@@ -1,3 +1,4 @@
+// Does the model compute what the formulas say, forward and backward, and refuse the rest?
 #include <smelt/model/language_model.hpp>
 
 #include <algorithm>

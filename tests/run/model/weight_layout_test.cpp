@@ -1,3 +1,4 @@
+// Has every weight its own place and name, and the start that was promised?
 #include <smelt/model/weight_layout.hpp>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Does every batch hold the windows that its seed and number say?
 #include <smelt/io/atomic_file.hpp>
 #include <smelt/train/batches.hpp>
 

@@ -1,3 +1,4 @@
+// Is the bigram entropy what a pencil gives?
 #include <smelt/train/bigram.hpp>
 
 #include "catch.hpp"

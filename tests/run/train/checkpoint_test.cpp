@@ -1,3 +1,4 @@
+// Does every save survive whatever interrupts the next one?
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// Do documents end up whole, once, on the side that their text decides?
 #include <smelt/io/atomic_file.hpp>
 #include <smelt/train/data.hpp>
 

@@ -1,3 +1,4 @@
+// Does an evaluation count every target once, in its category?
 #include <smelt/train/evaluation.hpp>
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// Is the learning rate right at every edge of its schedule?
 #include <smelt/train/learning_rate.hpp>
 
 #include <cmath>

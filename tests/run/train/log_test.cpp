@@ -1,3 +1,4 @@
+// Does a log hold whole lines, each step once, whatever interrupts it?
 #include <sys/resource.h>
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Does a step move what it should, and measure what it moves?
 #include <smelt/train/optimizer.hpp>
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Is every option outside its domain refused by name?
 #include <smelt/train/options.hpp>
 
 #include <cmath>

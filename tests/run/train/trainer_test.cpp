@@ -1,3 +1,4 @@
+// Does a run learn, go on after an interruption to the bit, and refuse what is not its own?
 #include <smelt/train/trainer.hpp>
 
 #include <cmath>

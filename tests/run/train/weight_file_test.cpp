@@ -1,3 +1,4 @@
+// Do weights survive a file, and is every tensor that does not fit named?
 #include <smelt/train/weight_file.hpp>
 
 #include <algorithm>
