@@ -80,21 +80,26 @@ concept CostsAsStated = Architecture<A> && agree(figures_of_architecture<A, Acco
 template <class A, at_most Limits, accounting Accounting = total_accounting>
 concept WithinBudget = Architecture<A> && detail::keeps(A::value, figures_of_architecture<A, Accounting>, Limits);
 
-// Numbers as types, so that every compiler prints them.
+/// The figure of the checked architecture, as a type, so that every compiler prints it; so are the others.
 template <std::int64_t Figure>
 struct actual {
   static constexpr bool allowed = false;
 };
+/// What the convention cannot count.
 template <coverage_gap Gap>
 struct not_covered {
   static constexpr bool allowed = false;
 };
+/// The figure it is held against.
 template <std::int64_t Figure>
 struct expected {};
+/// actual / expected.
 template <std::int64_t PartsPerMillion>
 struct ratio_in_ppm {};
+/// How far the ratio may be from 1'000'000.
 template <std::int64_t PartsPerMillion>
 struct tolerance_in_ppm {};
+/// The limit of a figure.
 template <std::int64_t Figure>
 struct most {};
 

@@ -15,6 +15,7 @@ namespace smelt {
   return s.attention.kv_heads * s.attention.head_dim;
 }
 
+/// The shapes that a model of the spec calls its backend's ops with, each named after what is computed.
 namespace shapes {
 
 [[nodiscard]] constexpr norm_shape norm(const spec& s) noexcept {

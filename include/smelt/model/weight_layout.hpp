@@ -33,6 +33,7 @@ enum class weight : int {
   head,            ///< [table rows, H], absent when tied
 };
 
+/// The weights from the first to the last of these belong to a layer; the others stand outside the layers.
 inline constexpr weight first_layer_weight = weight::attention_norm;
 inline constexpr weight last_layer_weight = weight::dense_down;
 

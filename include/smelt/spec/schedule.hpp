@@ -1,6 +1,7 @@
 // In which order do the layers run? Everything that walks a looped model asks here and nowhere else.
 #pragma once
 
+#include <cstdint>
 #include <smelt/spec/spec.hpp>
 
 namespace smelt {
@@ -90,7 +91,7 @@ class schedule {
 
 /// Positions that executed layer `e` works on when the model reads `tokens` tokens: a trailing partial chunk forms no
 /// latent position.
-[[nodiscard]] constexpr long long executed_positions(const executed_layer& e, long long tokens) noexcept {
+[[nodiscard]] constexpr std::int64_t executed_positions(const executed_layer& e, std::int64_t tokens) noexcept {
   return tokens / e.length_divisor;
 }
 

@@ -21,6 +21,7 @@ namespace smelt {
   return tensors;
 }
 
+/// What the names of an optimiser's moments add to a weight's name.
 inline constexpr const char* first_moment_suffix = ".first_moment";
 inline constexpr const char* second_moment_suffix = ".second_moment";
 
