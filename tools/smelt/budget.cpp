@@ -28,8 +28,6 @@ int print_budget(const common_options& common, const budget_options& o) {
   const within tolerance = parse_tolerance(o.tolerance);
   if (!o.tolerance.empty() && o.against.empty())
     throw error(errc::invalid_argument, "--tolerance needs an architecture to compare with; add --against SPEC");
-  if (o.kv_bytes > 64)
-    throw error(errc::invalid_argument, "--kv-bytes must be from 1 to 64; found " + std::to_string(o.kv_bytes));
   counting by{.context = o.context, .kv_bytes = static_cast<int>(o.kv_bytes)};
   if (!o.convention.empty()) {
     by.flops = convention_of(o.convention);
@@ -73,7 +71,7 @@ void add_budget(CLI::App& app, const common_options& common, action& chosen) {
       ->add_option("--convention", o->convention,
                    "How FLOPs are counted: smelt (default), paper, torchtitan, megatron-72, ...")
       ->type_name("NAME");
-  add_count(*command, "--kv-bytes", o->kv_bytes, 1, "Bytes of a KV-cache element (default: 2)");
+  add_count(*command, "--kv-bytes", o->kv_bytes, 1, "Bytes of a KV-cache element (default: 2)", max_kv_bytes);
   command->add_option("--control", o->control, "The fully active SPEC that sparsity is measured against")
       ->type_name("SPEC");
   command->footer(

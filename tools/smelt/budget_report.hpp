@@ -21,6 +21,9 @@
 
 namespace smelt::tool {
 
+/// The most bytes that an element of the KV cache can have.
+inline constexpr std::int64_t max_kv_bytes = 64;
+
 /// How budgets are counted, as the command line gives it.
 struct counting {
   convention flops = conventions::smelt;

@@ -15,6 +15,9 @@ inline constexpr int exit_check_failed = 1;   ///< a check that does not hold, s
 inline constexpr int exit_wrong_input = 2;    ///< arguments or files that cannot be used
 inline constexpr int exit_interrupted = 130;  ///< stopped by Ctrl-C, with everything saved
 
+/// The most worker threads that can be asked for: more than any machine has cores.
+inline constexpr std::int64_t max_threads = 4'096;
+
 /// Options every command takes.
 struct common_options {
   bool json = false;         ///< print one JSON document instead of tables
@@ -26,15 +29,12 @@ struct common_options {
 /// What the chosen command does; returns the exit code.
 using action = std::function<int()>;
 
-/// Adds an option whose value is a whole number of at least `least`, such as 2M.
+/// Adds an option whose value is a whole number from `least` to `most`, such as 2M.
 inline CLI::Option* add_count(CLI::App& app, const std::string& name, std::int64_t& value, std::int64_t least,
-                              const std::string& description) {
+                              const std::string& description, std::int64_t most = any_count) {
   return app
       .add_option_function<std::string>(
-          name,
-          [&value, name, least](const std::string& text) {
-            value = parse_count(text, name.substr(0, name.find(',')), least);
-          },
+          name, [&value, name, least, most](const std::string& text) { value = parse_count(text, name, least, most); },
           description)
       ->type_name("N");
 }

@@ -62,11 +62,8 @@ may_vary variation_of(const std::vector<std::string>& names) {
   return vary;
 }
 
-int multiple_of(std::int64_t value, const char* option) {
-  if (value > 65'536)
-    throw error(errc::invalid_argument, std::string(option) + " must be at most 65536; found " + std::to_string(value));
-  return static_cast<int>(value);
-}
+/// The largest multiple that can be asked for.
+constexpr std::int64_t max_multiple = 65'536;
 
 /// The sizes that the matcher may change, base beside partner.
 table shapes_table(const named_spec& base, const spec& partner, bool found) {
@@ -98,13 +95,11 @@ int print_match(const common_options& common, const match_arguments& a) {
   if (!a.header.empty() && common.json)
     throw error(errc::invalid_argument, "--header and --json are two kinds of output; choose one");
   match_options options{.vary = variation_of(a.vary),
-                        .width_multiple = multiple_of(a.width_multiple, "--width-multiple"),
-                        .hidden_multiple = multiple_of(a.hidden_multiple, "--hidden-multiple"),
-                        .head_dim_multiple = multiple_of(a.head_dim_multiple, "--head-dim-multiple"),
-                        .experts_multiple = multiple_of(a.experts_multiple, "--experts-multiple")};
+                        .width_multiple = static_cast<int>(a.width_multiple),
+                        .hidden_multiple = static_cast<int>(a.hidden_multiple),
+                        .head_dim_multiple = static_cast<int>(a.head_dim_multiple),
+                        .experts_multiple = static_cast<int>(a.experts_multiple)};
   if (!a.convention.empty()) options.by.flops = convention_of(a.convention);
-  if (a.kv_bytes > 64)
-    throw error(errc::invalid_argument, "--kv-bytes must be from 1 to 64; found " + std::to_string(a.kv_bytes));
   options.by.kv_bytes_per_element = static_cast<int>(a.kv_bytes);
 
   const named_spec base = spec_of_argument(a.base);
@@ -153,11 +148,15 @@ void add_match(CLI::App& app, const common_options& common, action& chosen) {
   command->add_option("--tolerance", a->tolerance, "Such as flops=4%,params=1%,kv=4% (the default)")->type_name("LIST");
   command->add_option("--convention", a->convention, "How FLOPs are counted: smelt (default), paper, ...")
       ->type_name("NAME");
-  add_count(*command, "--kv-bytes", a->kv_bytes, 1, "Bytes of a KV-cache element (default: 2)");
-  add_count(*command, "--width-multiple", a->width_multiple, 1, "The width is a multiple of this (default: BASE's)");
-  add_count(*command, "--hidden-multiple", a->hidden_multiple, 1, "The experts' width likewise (default: BASE's)");
-  add_count(*command, "--head-dim-multiple", a->head_dim_multiple, 1, "The head size likewise (default: 2)");
-  add_count(*command, "--experts-multiple", a->experts_multiple, 1, "The stored experts likewise (default: 1)");
+  add_count(*command, "--kv-bytes", a->kv_bytes, 1, "Bytes of a KV-cache element (default: 2)", max_kv_bytes);
+  add_count(*command, "--width-multiple", a->width_multiple, 1, "The width is a multiple of this (default: BASE's)",
+            max_multiple);
+  add_count(*command, "--hidden-multiple", a->hidden_multiple, 1, "The experts' width likewise (default: BASE's)",
+            max_multiple);
+  add_count(*command, "--head-dim-multiple", a->head_dim_multiple, 1, "The head size likewise (default: 2)",
+            max_multiple);
+  add_count(*command, "--experts-multiple", a->experts_multiple, 1, "The stored experts likewise (default: 1)",
+            max_multiple);
   command->add_option("--header", a->header, "Print a C++ header that names the partner NAME and checks it")
       ->type_name("NAME");
   command->footer(

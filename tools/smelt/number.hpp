@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include <smelt/core/error.hpp>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace smelt::tool {
 
@@ -62,14 +64,33 @@ namespace smelt::tool {
   return value;
 }
 
+/// The largest count there is: no limit.
+inline constexpr std::int64_t any_count = (std::numeric_limits<std::int64_t>::max)();
+
 /// As read_count, for the option or field called `what`. Throws errc::invalid_argument with what was found when there
-/// is no number or it is below `least`.
-[[nodiscard]] inline std::int64_t parse_count(std::string_view text, const std::string& what, std::int64_t least = 0) {
+/// is no number, it is below `least` or above `most`.
+[[nodiscard]] inline std::int64_t parse_count(std::string_view text, const std::string& what, std::int64_t least = 0,
+                                              std::int64_t most = any_count) {
   const auto value = read_count(text);
-  if (!value || *value < least)
-    throw error(errc::invalid_argument, what + " must be a whole number of at least " + std::to_string(least) +
-                                            ", such as 500k, 2M or 1e6; found \"" + std::string(text) + "\"");
+  if (!value || *value < least || *value > most)
+    throw error(errc::invalid_argument,
+                what + " must be a whole number " +
+                    (most == any_count ? "of at least " + std::to_string(least) + ", such as 500k, 2M or 1e6"
+                                       : "from " + std::to_string(least) + " to " + std::to_string(most)) +
+                    "; found \"" + std::string(text) + "\"");
   return *value;
+}
+
+/// The finite number that `text` writes in decimal, such as 0.003 or 1e-3, for the option called `what`. Throws
+/// errc::invalid_argument with what was found when there is none, or one that a double cannot hold.
+[[nodiscard]] inline double parse_real(std::string_view text, const std::string& what) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [read, problem] = std::from_chars(text.data(), end, value);
+  if (problem != std::errc{} || read != end || !std::isfinite(value))
+    throw error(errc::invalid_argument,
+                what + " must be a number, such as 0.003 or 1e-3; found \"" + std::string(text) + "\"");
+  return value;
 }
 
 /// `text` with a comma between groups of three digits of its leading integer.

@@ -35,11 +35,25 @@ backend make_backend(const common_options& common) {
 
 /// Adds an option that is a real number.
 void add_real(CLI::App& command, const std::string& name, double& value, const std::string& description) {
-  command.add_option(name, value, description)->type_name("X");
+  command
+      .add_option_function<std::string>(
+          name, [&value, name](const std::string& text) { value = parse_real(text, name); }, description)
+      ->type_name("X");
 }
 
+/// The schedule called `name`. Throws errc::invalid_argument with the names there are.
+decay_kind schedule_of(const std::string& name) {
+  std::string all;
+  for (const decay_kind decay : {decay_kind::cosine, decay_kind::wsd, decay_kind::constant}) {
+    if (name == name_of(decay)) return decay;
+    all += (all.empty() ? "" : ", ") + std::string(name_of(decay));
+  }
+  throw error(errc::invalid_argument, "--schedule must be one of " + all + "; found \"" + name + "\"");
+}
+
+/// a / b, rounded up. Precondition: both are at least 1.
 std::int64_t ceiling(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
+  return (a - 1) / b + 1;
 }
 
 /// When a run looks at its validation text: evenly, and a few times early, where the loss falls fastest.
@@ -147,10 +161,11 @@ void add_run_options(CLI::App& command, run_settings& s) {
   add_count(command, "--accumulation", o.accumulation, 1, "Batches a step (default: 1)")->group(training);
   add_real(command, "--learning-rate", o.learning_rate, "Peak (default: 0.003)");
   add_real(command, "--warmup", o.warmup_share, "Share of the steps that warm up (default: 0.05)");
-  command.add_option("--schedule", o.decay, "cosine (default), wsd or constant")
-      ->transform(CLI::CheckedTransformer(std::vector<std::pair<std::string, decay_kind>>{
-          {"cosine", decay_kind::cosine}, {"wsd", decay_kind::wsd}, {"constant", decay_kind::constant}}))
-      ->option_text("NAME");
+  command
+      .add_option_function<std::string>(
+          "--schedule", [&o](const std::string& name) { o.decay = schedule_of(name); },
+          "cosine (default), wsd or constant")
+      ->type_name("NAME");
   add_real(command, "--weight-decay", o.weight_decay, "Decoupled, on matrices (default: 0.1)");
   add_real(command, "--clip", o.clip, "Largest gradient norm; 0 is none (default: 1)");
   add_real(command, "--balance", o.balance, "Coefficient of the balance loss (default: 0.01)");
@@ -179,7 +194,7 @@ run_settings completed(run_settings settings, const common_options& common, cons
   }
   if (!(settings.validation_fraction > 0 && settings.validation_fraction < 1))
     throw error(errc::invalid_argument, "--validation-fraction must be above 0 and below 1; found " +
-                                            std::to_string(settings.validation_fraction));
+                                            nlohmann::json(settings.validation_fraction).dump());
   static_cast<void>(validate(settings.options));
   return settings;
 }

@@ -51,6 +51,20 @@ TEST_CASE("what is no whole number of 64 bits is not read", "[tools][number]") {
       ContainsSubstring("--tokens must be a whole number of at least 1") && ContainsSubstring("\"many\""));
   CHECK_THROWS_AS(parse_count("0", "--tokens", 1), smelt::error);
   CHECK(parse_count("1", "--tokens", 1) == 1);
+  CHECK(parse_count("64", "--kv-bytes", 1, 64) == 64);
+  CHECK_THROWS_WITH(parse_count("65", "--kv-bytes", 1, 64),
+                    ContainsSubstring("--kv-bytes must be a whole number from 1 to 64; found \"65\""));
+}
+
+TEST_CASE("reals are decimal, finite and nothing else", "[tools][number]") {
+  CHECK(parse_real("0.003", "--x") == 0.003);
+  CHECK(parse_real("1e-3", "--x") == 0.001);
+  CHECK(parse_real("-2.5", "--x") == -2.5);
+  CHECK(parse_real("0", "--x") == 0);
+  for (const char* text : {"", " ", " 1", "1 ", "nan", "inf", "-inf", "1e400", "-1e400", "1e-400", "0x1p3", "1k", "1,5",
+                           "1.5.0", "+1", "e5"})
+    CHECK_THROWS_WITH(parse_real(text, "--clip"), ContainsSubstring("--clip must be a number") &&
+                                                      ContainsSubstring("found \"" + std::string(text) + "\""));
 }
 
 TEST_CASE("numbers are written for people", "[tools][number]") {
