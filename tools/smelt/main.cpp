@@ -1,5 +1,6 @@
 // What does the program `smelt` do with its arguments? Hands them to one command and turns failures into one line.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <exception>
 #include <iostream>
 #include <new>
@@ -12,9 +13,13 @@
 
 namespace {
 
-/// A message as one line, whatever its source wrote.
+/// A message as one line, whatever its source wrote: "differ:\n  a\n  b" is "differ: a; b".
 std::string one_line(std::string text) {
-  for (auto at = text.find('\n'); at != std::string::npos; at = text.find('\n', at)) text.replace(at, 1, "; ");
+  for (auto at = text.find('\n'); at != std::string::npos; at = text.find('\n', at)) {
+    const auto next = (std::min)(text.find_first_not_of(" \n", at), text.size());
+    const bool ends = at > 0 && (text[at - 1] == ':' || text[at - 1] == ';');
+    text.replace(at, next - at, next == text.size() ? "" : ends ? " " : "; ");
+  }
   return text;
 }
 
@@ -40,6 +45,12 @@ int fail(const std::string& message, int code = smelt::tool::exit_wrong_input) {
   return code;
 }
 
+/// `code`, unless what was printed did not arrive.
+int written(int code) {
+  std::cout.flush();
+  return std::cout ? code : fail("standard output cannot be written to");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -50,9 +61,12 @@ int main(int argc, char** argv) {
   common.command_line = quoted(argc, argv);
   app.fallthrough();
   app.require_subcommand(1);
+  // The last one counts, so that a script's options can be followed by others that correct them.
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.set_version_flag("--version", "smelt " SMELT_VERSION);
   app.add_flag("--json", common.json, "Print one JSON document for machines");
-  add_count(app, "--threads", common.threads, 1, "Worker threads; results do not depend on it (default: one a core)");
+  add_count(app, "--threads", common.threads, 1, "Worker threads; results do not depend on it (default: one a core)",
+            max_threads);
   add_count(app, "--seed", common.seed, 0, "Seed of the initial weights and of the order of data (default: 0)");
   app.footer(
       "A SPEC is a preset's name (see `smelt specs`) or a JSON file.\n"
@@ -71,12 +85,9 @@ int main(int argc, char** argv) {
 
   try {
     app.parse(argc, argv);
-    const int code = chosen();
-    std::cout.flush();
-    if (!std::cout) return fail("standard output cannot be written to");
-    return code;
+    return written(chosen());
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(e);
+    if (e.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return written(app.exit(e));
     // CLI11 only says that there is no command; the word that was meant as one is worth naming.
     if (app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-') {
       std::vector<std::string> commands;

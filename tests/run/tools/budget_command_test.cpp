@@ -223,6 +223,24 @@ TEST_CASE("wrong input is refused in one line that names it", "[tools]") {
   CHECK_THAT(refusal({"match", "nano", "--loop", "middle:2", "--header", "2x"}), ContainsSubstring("\"2x\""));
   CHECK_THAT(refusal({"match", "nano", "--loop", "middle:2", "--header", "x", "--json"}), ContainsSubstring("choose"));
   CHECK_THAT(refusal({"budget", "nano", "--threads", "0"}), ContainsSubstring("--threads"));
+  // 2^32 + 1 is not one thread.
+  for (const char* threads : {"4097", "4294967297", "1e18"})
+    CHECK_THAT(refusal({"budget", "nano", "--threads", threads}),
+               ContainsSubstring("--threads must be a whole number from 1 to 4096"));
+  for (const char* option : {"--width-multiple", "--hidden-multiple", "--head-dim-multiple", "--experts-multiple"})
+    for (const char* value : {"0", "65537", "4294967297"})
+      CHECK_THAT(refusal({"match", "nano", "--loop", "middle:2", option, value}),
+                 ContainsSubstring(std::string(option) + " must be a whole number from 1 to 65536"));
+}
+
+TEST_CASE("of an option given twice the last one counts", "[tools]") {
+  const json b = json_of({"budget", "nano", "--context", "64", "--context", "128"});
+  CHECK(b["flops"]["context"] == 128);
+  CHECK(json_of({"budget", "nano", "--convention", "no-such", "--convention", "paper"})["flops"]["convention"] ==
+        "paper");
+  const json free = json_of({"match", "nano", "--loop", "middle:9", "--loop", "middle:2", "--vary", "width", "--vary",
+                             "experts,heads,kv_heads,head_dim"});
+  CHECK(free["found"] == true);
 }
 
 TEST_CASE("a figure that does not fit in 64 bits is an error", "[tools][budget]") {
@@ -241,5 +259,7 @@ TEST_CASE("help has examples and succeeds; output that cannot be written does no
   }
   CHECK(run_tool({"--help"}).exit == 0);
   CHECK_THAT(run_tool({"--version"}).out, ContainsSubstring("smelt "));
-  CHECK(std::system((std::string(SMELT_TOOL_PATH) + " specs > /dev/full 2> /dev/null").c_str()) != 0);
+  for (const std::string command :
+       {"specs", "budget nano", "match nano --loop middle:2", "--help", "match --help", "--version"})
+    CHECK(std::system((SMELT_TOOL_PATH " " + command + " > /dev/full 2> /dev/null").c_str()) == 2 << 8);
 }

@@ -133,7 +133,7 @@ TEST_CASE("a run stopped by Ctrl-C and resumed is the run that never stopped", "
   CHECK_THAT(refusal(here.train("parts", 400)),
              ContainsSubstring("already holds a run") && ContainsSubstring("--resume"));
   CHECK_THAT(refusal(here.train("parts", 400, {"--resume", "--learning-rate", "0.1"})),
-             ContainsSubstring("learning_rate"));
+             ContainsSubstring("these differ: options/learning_rate"));
   const outcome resumed = run_tool(here.train("parts", 400, {"--resume", "--threads", "3"}));
   INFO(resumed.err);
   REQUIRE(resumed.exit == 0);
@@ -190,7 +190,16 @@ TEST_CASE("training refuses what cannot work, before any work", "[tools][train]"
   CHECK_THAT(train("nano", {"--data", here.data(), "--tokens", "lots"}), ContainsSubstring("\"lots\""));
   CHECK_THAT(train("nano", {"--data", here.data(), "--length", "257"}), ContainsSubstring("context of nano, 256"));
   CHECK_THAT(train("nano", {"--data", here.data(), "--learning-rate", "-1"}), ContainsSubstring("learning_rate"));
-  CHECK_THAT(train("nano", {"--data", here.data(), "--schedule", "cosin"}), ContainsSubstring("--schedule"));
+  for (const char* schedule : {"cosin", "COSINE", "1", ""})
+    CHECK_THAT(
+        train("nano", {"--data", here.data(), "--schedule", schedule}),
+        ContainsSubstring("--schedule must be one of cosine, wsd, constant; found \"" + std::string(schedule) + "\""));
+  for (const char* option :
+       {"--learning-rate", "--warmup", "--weight-decay", "--clip", "--balance", "--z", "--validation-fraction"})
+    for (const char* value : {"1e400", "nan", "0x1p-3", "half"})
+      CHECK_THAT(
+          train("nano", {"--data", here.data(), option, value}),
+          ContainsSubstring(std::string(option) + " must be a number, such as 0.003 or 1e-3; found \"" + value + "\""));
   CHECK_THAT(train("nano", {"--data", here.data(), "--validation-fraction", "1"}),
              ContainsSubstring("--validation-fraction"));
   CHECK_THAT(train("smelt-600m", {"--data", here.data(), "--sequences", "100k"}), ContainsSubstring("memory"));
