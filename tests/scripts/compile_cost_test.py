@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does a budget check stay cheap for the compiler?
+"""Do budget checks and matches stay cheap for the compiler?
 
 Seconds vary with what else the machine does, so they get slack here (bench/compile_cost.py holds them strictly when it
 is run alone); the number of instantiations repeats exactly and gets none.
@@ -27,6 +27,9 @@ class CompileCost(unittest.TestCase):
         self.assertTrue(COMPILERS)
         status, rows = measure("--runs", "3", "--slack", "2", *COMPILERS[:2])
         self.assertEqual(status, 0, rows)
+        names = {row["name"] for row in rows}
+        self.assertEqual(names, {f"{what}.compile.{compiler}" for what in ("budget_check", "match")
+                                 for compiler in COMPILERS[:2]})
         for row in rows:
             self.assertLessEqual(row.get("instantiations", 0), 200 * INSTANTIATIONS_AN_ARCHITECTURE, row)
 

@@ -11,8 +11,7 @@ namespace {
 using namespace smelt;
 using namespace smelt::published;
 
-// ---- the usage that the documentation shows
-// --------------------------------------------------------------------------
+// ---- the usage that the documentation shows -------------------------------------------------------------------------
 struct base : arch<spec{.vocab = 32'000,
                         .context = 2'048,
                         .width = 1'280,
@@ -28,8 +27,7 @@ static_assert(looped::active_experts == base::active_experts);
 struct looped_by_type : partner_of<base> {};
 static_assert(Looped<looped_by_type> && looped_by_type::value == looped::value);
 
-// ---- the published baselines
-// -----------------------------------------------------------------------------------------
+// ---- the published baselines ----------------------------------------------------------------------------------------
 [[nodiscard]] constexpr std::int64_t off(const budget_row& row) {
   const std::int64_t r = row.ratio() - 1'000'000;
   return r < 0 ? -r : r;
@@ -63,8 +61,7 @@ static_assert(match_of<smelt_200m_baseline>.found() && match_of<smelt_600m_basel
 static_assert(match_of<smelt_200m_baseline>.options.width_multiple == 64);
 static_assert(match_of<smelt_200m_baseline>.partner.width % 64 == 0);
 
-// ---- LatentLoop's tolerance: 1 % on all three
-// ------------------------------------------------------------------------
+// ---- LatentLoop's tolerance: 1 % on all three -----------------------------------------------------------------------
 inline constexpr within one_percent{.flops = 1_pct, .params = 1_pct, .kv_cache = 1_pct};
 inline constexpr match_options by_8{.width_multiple = 8};
 static_assert(match_of<smelt_200m_baseline, middle_twice, one_percent>.found());
@@ -83,8 +80,7 @@ static_assert(match_of<smelt_200m_baseline, latent_twice, one_percent>.found());
 static_assert(match_of<smelt_200m_baseline, latent_twice, one_percent>.partner.width >
               match_of<smelt_200m_baseline, middle_twice, one_percent>.partner.width);
 
-// ---- other loops, other bases
-// ----------------------------------------------------------------------------------------
+// ---- other loops, other bases ---------------------------------------------------------------------------------------
 inline constexpr loop_spec middle_thrice{.count = loop_spec::half, .visits = visits(3)};
 static_assert(match_of<smelt_200m_baseline, middle_thrice>.found());
 static_assert(match_of<smelt_200m_baseline, middle_thrice>.partner.width < match_of<smelt_200m_baseline>.partner.width);
