@@ -83,12 +83,32 @@ inline void check_ids(const char* op, const char* argument, std::span<const std:
   }
 }
 
-/// Throws unless the grouping has the sizes of `assignments` assignments to `experts` experts and counts them all.
+/// Throws mismatch unless the grouping has the sizes of `assignments` assignments to `experts` experts.
 template <class Int>
 void check_grouping(const char* op, const grouping_view<Int>& found, std::int64_t experts, std::int64_t assignments) {
   check_size(op, "grouping.offsets", found.offsets, experts + 1);
   check_size(op, "grouping.assignment", found.assignment, assignments);
   check_size(op, "grouping.row", found.row, assignments);
+}
+
+/// Throws invalid_argument unless the experts' groups follow each other over all assignments, and every index of the
+/// grouping is one of them: what kernels then read and write lies inside their arguments.
+inline void check_groups(const char* op, const grouping_view<>& grouping) {
+  const auto assignments = static_cast<std::int64_t>(grouping.assignment.size());
+  std::int64_t before = 0;
+  for (std::size_t e = 0; e < grouping.offsets.size(); ++e) {
+    const std::int64_t least = e + 1 == grouping.offsets.size() ? assignments : before;
+    const std::int64_t most = e == 0 ? 0 : assignments;
+    const std::int64_t found = grouping.offsets[e];
+    if (found < least || found > most) [[unlikely]] {
+      throw error(errc::invalid_argument, std::string(op) + ": grouping.offsets[" + std::to_string(e) + "] is " +
+                                              std::to_string(found) + ", needs " + std::to_string(least) + " to " +
+                                              std::to_string(most));
+    }
+    before = found;
+  }
+  check_ids(op, "grouping.assignment", grouping.assignment, 0, assignments);
+  check_ids(op, "grouping.row", grouping.row, 0, assignments);
 }
 
 /// Throws unless the rows are whole sequences of `length` and each first key lies in its query's sequence, at or

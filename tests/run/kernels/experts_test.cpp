@@ -4,6 +4,7 @@
 
 #include "catch.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -70,4 +71,27 @@ TEMPLATE_TEST_CASE("one expert with weight 1 is a dense feed-forward", "[experts
       CHECK(double(out[0][t * 5 + h]) == Approx(y).margin(1e-5));
     }
   }
+}
+
+TEMPLATE_TEST_CASE("a grouping that would lead outside the arguments is refused", "[experts][check]",
+                   SMELT_HOST_BACKENDS) {
+  using scalar = typename TestType::scalar;
+  TestType backend = smelt::test::make_backend<TestType>();
+  const smelt::test::experts_case good(6, 3, 2, 5, 4);
+  smelt::test::arrays<scalar> in = smelt::test::rounded_inputs<scalar>(good);
+  smelt::test::arrays<scalar> out = smelt::test::empty_outputs<scalar>(good);
+  const auto refused = [&](auto change, const char* words) {
+    smelt::test::experts_case bad = good;
+    change(bad);
+    CHECK_THROWS_WITH(bad.forward(backend, in, out), words);
+    for (const std::vector<scalar>& values : out)  // outputs start as NaN
+      CHECK(std::all_of(values.begin(), values.end(), [](scalar v) { return std::isnan(v); }));
+  };
+  refused([](auto& c) { c.offsets[0] = 1; }, "experts: grouping.offsets[0] is 1, needs 0 to 0");
+  refused([](auto& c) { c.offsets[3] = 13; }, "experts: grouping.offsets[3] is 13, needs 12 to 12");
+  refused([](auto& c) { c.offsets[3] = 11; }, "experts: grouping.offsets[3] is 11, needs 12 to 12");
+  refused([](auto& c) { c.offsets[1] = -1; }, "experts: grouping.offsets[1] is -1, needs 0 to 12");
+  refused([](auto& c) { c.offsets[1] = 99; }, "experts: grouping.offsets[1] is 99, needs 0 to 12");
+  refused([](auto& c) { c.assignment[2] = 12; }, "experts: grouping.assignment[2] is 12, needs 0 to 11");
+  refused([](auto& c) { c.row[7] = -3; }, "experts: grouping.row[7] is -3, needs 0 to 11");
 }

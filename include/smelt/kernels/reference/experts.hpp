@@ -30,6 +30,7 @@ void check_experts(const char* op, const experts_shape& s, matrix_view<const Sca
   check_at_least(op, "width", s.width, 1);
   check_at_least(op, "hidden", s.hidden, 1);
   check_grouping(op, grouping, s.experts, x.rows * s.active);
+  check_groups(op, grouping);
   check_shape(op, "weights", weights, x.rows, s.active);
   check_shape(op, "gate", gate, x.rows * s.active, s.hidden);
   check_shape(op, "up", up, x.rows * s.active, s.hidden);
