@@ -64,27 +64,22 @@ namespace detail {
 
 }  // namespace detail
 
-/// How the match ended, in one line: for a failure the code, the constraint and the nearest candidate; the sizes, every
-/// budget with its error and tolerance, and what was counted.
-[[nodiscard]] inline std::string describe(const match_result& r) {
+/// Why there is no partner: the code with its words, and the constraint or what is wrong with the request.
+/// Precondition: the match failed.
+[[nodiscard]] inline std::string describe_failure(const match_result& r) {
   const accounting& by = r.options.by;
-  std::string text;
+  const auto because = [&](const char* words) { return std::string(words) + " (" + describe(r.constraint, r) + ")"; };
   switch (r.outcome) {
     case match_outcome::found:
-      text = "partner";
-      break;
+      return {};
     case match_outcome::flops_unmet:
-      text = SMELT_M001;
-      break;
+      return because(SMELT_M001);
     case match_outcome::params_unmet:
-      text = SMELT_M002;
-      break;
+      return because(SMELT_M002);
     case match_outcome::kv_cache_unmet:
-      text = SMELT_M003;
-      break;
+      return because(SMELT_M003);
     case match_outcome::not_together:
-      text = SMELT_M004;
-      break;
+      return because(SMELT_M004);
     case match_outcome::base_invalid:
     case match_outcome::loop_invalid:
       return smelt::describe(first_violation(r.partner));
@@ -99,7 +94,16 @@ namespace detail {
       return SMELT_M005
           " (the base or its loop has FLOPs that 64 bits do not hold, or more than 2^56 parameters or bytes)";
   }
-  if (!r.found()) text += " (" + describe(r.constraint, r) + "); nearest candidate";
+  return {};
+}
+
+/// How the match ended, in one line: for a failure why, and the nearest candidate; the sizes, every budget with its
+/// error and tolerance, and what was counted. A request that cannot be searched has no candidate.
+[[nodiscard]] inline std::string describe(const match_result& r) {
+  const accounting& by = r.options.by;
+  std::string text = r.found() ? "partner" : describe_failure(r);
+  if (!r.found() && r.constraint == match_constraint::none) return text;
+  if (!r.found()) text += "; nearest candidate";
   const spec& p = r.partner;
   text += ": width " + std::to_string(p.width) + ", heads " + std::to_string(p.attention.heads) + ", kv_heads " +
           std::to_string(p.attention.kv_heads);

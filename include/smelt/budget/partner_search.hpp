@@ -118,6 +118,7 @@ class partner_search {
     const std::int64_t unasked = base_.experts < INT32_MAX / 16 ? 16 * base_.experts : INT32_MAX;
     least_experts_ = (fewest + step - 1) / step * step;
     most_experts_ = (options_.experts.most > 0 ? options_.experts.most : unasked) / step * step;
+    if (most_experts_ < least_experts_) most_experts_ = least_experts_;
   }
 
   /// Tries every candidate, the likely ones first.
@@ -158,6 +159,7 @@ class partner_search {
     const std::int64_t flops = share_of_allowed(distance(flops_of(best_), wanted_flops_), allowed_flops_);
     const std::int64_t params = share_of_allowed(distance(params_of(best_), wanted_params_), allowed_params_);
     if (least_kv_ > allowed_kv_) return {match_outcome::kv_cache_unmet, kv_constraint()};
+    if (!any_) return failure_of_far_sizes();
     if (least_params_ > allowed_params_) return {match_outcome::params_unmet, params_constraint()};
     if (least_flops_ > allowed_flops_) return {match_outcome::flops_unmet, flops_constraint()};
     // A size that cannot move explains more than the steps of those that can.
@@ -169,6 +171,17 @@ class partner_search {
   }
 
  private:
+  /// Why every candidate lies too far from the base to be counted: a size that the options keep large.
+  [[nodiscard]] constexpr match_failure failure_of_far_sizes() const noexcept {
+    const bool wide =
+        options_.vary.width && (options_.width_multiple > base_.width || options_.width.least > base_.width);
+    if (routed_ && options_.vary.experts && least_experts_ > base_.experts && !wide)
+      return {match_outcome::params_unmet, options_.experts.least > base_.experts ? match_constraint::experts_limits
+                                                                                  : match_constraint::experts_multiple};
+    return {match_outcome::flops_unmet, wide && options_.width.least > base_.width ? match_constraint::width_limits
+                                                                                   : match_constraint::width_multiple};
+  }
+
   /// Drops low bits of the FLOPs of very large sequences, so that the costs of far candidates fit in 64 bits, too. What
   /// rounding can hide comes off the tolerance.
   constexpr void scale_down(std::int64_t looped_flops) noexcept {
@@ -192,6 +205,10 @@ class partner_search {
 
   [[nodiscard]] static constexpr bool inside(std::int64_t value, const size_limits& l) noexcept {
     return value >= l.least && (l.most == 0 || value <= l.most);
+  }
+  /// The multiple of `step` beside `value`; below the first one lies 0, which only a limit excludes.
+  [[nodiscard]] static constexpr std::int64_t next(std::int64_t value, std::int64_t step, bool lower) noexcept {
+    return !lower ? value + step : value > step ? value - step : 0;
   }
   /// `value`, a multiple of `step`, moved to the nearest multiple that is at least `step` and inside `l`.
   [[nodiscard]] static constexpr std::int64_t clamped(std::int64_t value, std::int64_t step,
@@ -446,14 +463,24 @@ class partner_search {
     if (!options_.vary.width) return match_constraint::width_held;
     const std::int64_t step = options_.width_multiple;
     const bool lower = flops_of(best_) > wanted_flops_;
-    return inside(best_.width + (lower ? -step : step), options_.width) ? match_constraint::width_multiple
-                                                                        : match_constraint::width_limits;
+    bool limited = !inside(next(best_.width, step, lower), options_.width);
+    if (lower && options_.width.least > 0) {
+      // The least width may cost too much although the nearest candidate is not there.
+      size_set least = best_;
+      least.width = static_cast<int>(clamped(step, step, options_.width));
+      limited = limited || flops_of(least) > wanted_flops_;
+    }
+    return limited ? match_constraint::width_limits : match_constraint::width_multiple;
   }
   [[nodiscard]] constexpr match_constraint params_constraint() const noexcept {
     if (!routed_) return match_constraint::no_experts;
     if (!options_.vary.experts) return match_constraint::experts_held;
     const bool fewer = params_of(best_) > wanted_params_;
-    return (fewer ? best_.experts <= least_experts_ : best_.experts >= most_experts_)
+    // One multiple is the fewest there are, or all: then it is not the limit that keeps them from another number.
+    const bool one_multiple = (fewer || least_experts_ == most_experts_) &&
+                              options_.experts_multiple > options_.experts.least &&
+                              options_.experts_multiple > looped_.experts.active;
+    return !one_multiple && (fewer ? best_.experts <= least_experts_ : best_.experts >= most_experts_)
                ? match_constraint::experts_limits
                : match_constraint::experts_multiple;
   }
@@ -462,8 +489,8 @@ class partner_search {
       return options_.vary.kv_heads ? match_constraint::head_dim_held : match_constraint::kv_heads_held;
     const bool lower = kv_of(best_.kv_heads, best_.head_dim) > wanted_kv_;
     const int step = options_.head_dim_multiple;
-    return inside(best_.head_dim + (lower ? -step : step), options_.head_dim) ? match_constraint::head_dim_multiple
-                                                                              : match_constraint::head_dim_limits;
+    return inside(next(best_.head_dim, step, lower), options_.head_dim) ? match_constraint::head_dim_multiple
+                                                                        : match_constraint::head_dim_limits;
   }
 
   spec looped_;

@@ -298,14 +298,32 @@ TEST_CASE("an invalid request is refused with what is wrong") {
 }
 
 TEST_CASE("options far outside the base end in a reason, not in an overflow") {
-  const spec base = published::smelt_200m_baseline::value;
-  for (const match_options& options :
-       {match_options{.width_multiple = 1'000'000'000}, match_options{.hidden_multiple = 1'000'000'000},
-        match_options{.head_dim_multiple = 1'000'000'000}, match_options{.experts_multiple = 1'000'000'000},
-        match_options{.width = {.least = 1'000'000}}, match_options{.head_dim = {.least = 100'000}},
-        match_options{.experts = {.least = 1'000'000}}}) {
-    const match_result r = find_match(base, middle_twice, {}, options);
-    INFO(describe(r));
+  struct request {
+    match_options options;
+    match_outcome outcome;
+    match_constraint constraint;
+  };
+  using enum match_outcome;
+  const spec base = published::smelt_200m_baseline::value;  // width 1280, hidden 224, 192 experts
+  for (const int far : {2'000, 50'000, 1'000'000, 1'000'000'000})
+    for (const auto& [options, outcome, constraint] :
+         {request{{.width_multiple = far}, flops_unmet, match_constraint::width_multiple},
+          request{{.head_dim_multiple = far}, kv_cache_unmet, match_constraint::head_dim_multiple},
+          request{{.experts_multiple = far}, params_unmet, match_constraint::experts_multiple},
+          request{{.width = {.least = far}}, flops_unmet, match_constraint::width_limits},
+          request{{.head_dim = {.least = far}}, kv_cache_unmet, match_constraint::head_dim_limits},
+          request{{.experts = {.least = far}}, params_unmet, match_constraint::experts_limits}}) {
+      const match_result r = find_match(base, middle_twice, {}, options);
+      INFO(far << ": " << describe(r));
+      CHECK(r.outcome == outcome);
+      CHECK(r.constraint == constraint);
+      CHECK(first_violation(r.partner).broken == rule::none);
+      CHECK(describe(r).rfind(describe_failure(r) + "; nearest candidate: width ", 0) == 0);
+    }
+  // What a far hidden width breaks first depends on how far it is.
+  for (const int far : {2'000, 50'000, 1'000'000, 1'000'000'000}) {
+    const match_result r = find_match(base, middle_twice, {}, {.hidden_multiple = far});
+    INFO(far << ": " << describe(r));
     CHECK(!r.found());
     CHECK(r.constraint != match_constraint::none);
     CHECK(first_violation(r.partner).broken == rule::none);
