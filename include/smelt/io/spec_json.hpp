@@ -251,15 +251,21 @@ void write(ordered& to, const S& value) {
       twice = value.get<std::string>();
     return true;
   };
+  const auto refuse = [&](const std::string& what) -> error {
+    const std::string_view kind = likely_kind(std::as_bytes(std::span(text.data(), text.size())));
+    return {errc::invalid_spec,
+            source + ": a spec must be JSON; found " + (kind.empty() ? what : std::string(kind) + " (" + what + ")")};
+  };
+  // The parser would take a zero byte for the end of the text and ignore what follows.
+  if (const auto zero = text.find('\0'); zero != std::string_view::npos)
+    throw refuse("a zero byte at offset " + std::to_string(zero));
   json document;
   try {
     document = json::parse(text, watch);
   } catch (const json::exception& e) {
-    const std::string_view kind = likely_kind(std::as_bytes(std::span(text.data(), text.size())));
     std::string what = e.what();
     if (const auto end = what.find("] "); what.starts_with('[') && end != std::string::npos) what.erase(0, end + 2);
-    throw error(errc::invalid_spec, source + ": a spec must be JSON; found " +
-                                        (kind.empty() ? what : std::string(kind) + " (" + what + ")"));
+    throw refuse(what);
   }
   if (!twice.empty())
     throw error(errc::invalid_spec, source + ": key \"" + twice + "\" stands twice in one object; keep one of them");

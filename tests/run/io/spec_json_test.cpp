@@ -198,6 +198,15 @@ TEST_CASE("text that is not JSON is refused with the place or the likely cause",
   CHECK_THAT(failure("{\"vocab\": 257,\n \"width\": }"), ContainsSubstring("line 2"));
   CHECK_THAT(failure(""), ContainsSubstring("a spec must be JSON; found an empty file"));
   CHECK_THAT(failure("<!DOCTYPE html><html></html>"), ContainsSubstring("HTML page"));
+  // A zero byte ends nothing: what follows it would be ignored.
+  const std::string whole = R"({"vocab": 257, "context": 8, "width": 8, "layers": 1,
+    "attention": {"heads": 1, "head_dim": 8}, "experts": {"stored": 1, "active": 1, "hidden": 8}})";
+  CHECK(parse_spec(whole, "test").width == 8);
+  for (const std::size_t at : {whole.size(), whole.find("layers"), std::size_t{0}}) {
+    std::string text = whole;
+    text.insert(at, 1, '\0');
+    CHECK_THAT(failure(text), ContainsSubstring("a zero byte at offset " + std::to_string(at)));
+  }
   CHECK_THAT(failure("version https://git-lfs.github.com/spec/v1\n"), ContainsSubstring("Git LFS pointer"));
   CHECK_THAT(failure(R"({"width": 32, "attention": {"heads": 1, "heads": 2}})"),
              ContainsSubstring("key \"heads\" stands twice"));
