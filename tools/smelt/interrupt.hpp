@@ -1,4 +1,5 @@
-// What does Ctrl-C do to a long command? The first asks it to save and end; the second ends it at once.
+// What does Ctrl-C do to a long command? The first asks it to save and end; the second ends it at once. A polite kill
+// and a terminal that closes ask the same.
 #pragma once
 
 #include <csignal>
@@ -16,8 +17,8 @@ extern "C" inline void ask_to_stop(int) {
 
 }  // namespace detail
 
-/// Takes Ctrl-C (and a polite kill) as a request while it lives. The system's own reaction, ending the process, is back
-/// after the first of each.
+/// Takes Ctrl-C, a polite kill and a closed terminal as requests while it lives. The system's own reaction, ending the
+/// process, is back after the first of each. A hang-up that the caller has the program ignore (nohup) stays ignored.
 class interrupt_guard {
  public:
   interrupt_guard() {
@@ -28,12 +29,15 @@ class interrupt_guard {
     ::sigemptyset(&reaction.sa_mask);
     ::sigaction(SIGINT, &reaction, &old_int_);
     ::sigaction(SIGTERM, &reaction, &old_term_);
+    ::sigaction(SIGHUP, nullptr, &old_hang_up_);
+    if (old_hang_up_.sa_handler != SIG_IGN) ::sigaction(SIGHUP, &reaction, nullptr);
   }
   interrupt_guard(const interrupt_guard&) = delete;
   interrupt_guard& operator=(const interrupt_guard&) = delete;
   ~interrupt_guard() {
     ::sigaction(SIGINT, &old_int_, nullptr);
     ::sigaction(SIGTERM, &old_term_, nullptr);
+    ::sigaction(SIGHUP, &old_hang_up_, nullptr);
   }
 
   /// Whether the command was asked to end.
@@ -42,6 +46,7 @@ class interrupt_guard {
  private:
   struct sigaction old_int_{};
   struct sigaction old_term_{};
+  struct sigaction old_hang_up_{};
 };
 
 }  // namespace smelt::tool

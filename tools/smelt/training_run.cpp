@@ -286,7 +286,9 @@ bool train_in_folder(const std::filesystem::path& path, const named_spec& of, co
     }
   }
   save();
-  if (!finished) shown->note("stopped after step " + grouped(run.step()) + " of " + grouped(steps) + "; saved");
+  if (!finished)
+    shown->note("stopped after step " + grouped(run.step()) + " of " + grouped(steps) +
+                (run.step() > 0 ? "; saved" : "; nothing to save yet"));
   return finished;
 }
 

@@ -176,6 +176,31 @@ TEST_CASE("a killed run goes on from its last save", "[tools][train]") {
   CHECK_THAT(stopped.err, ContainsSubstring("resuming after step " + std::to_string(next - 20)));
 }
 
+TEST_CASE("every signal that asks a run to end has it saved", "[tools][train]") {
+  const workplace here;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const std::string name = "run" + std::to_string(signal);
+    smelt_test::running_tool tool(SMELT_TOOL_PATH, here.train(name, 40'000, {"--save-every", "20"}));
+    REQUIRE(tool.wait_for_file(here.path() / name / "step-00000020", 120));
+    tool.signal(signal);
+    const outcome stopped = tool.wait();
+    INFO(signal << ": " << stopped.err);
+    CHECK(stopped.exit == 130);
+    CHECK_THAT(stopped.err, ContainsSubstring("stopped after step") && ContainsSubstring("; saved\n"));
+  }
+  // Whoever has hang-ups ignored (nohup) means to run on.
+  smelt_test::running_tool tool("/bin/sh", [&] {
+    std::string command = "trap '' HUP; exec '" + std::string(SMELT_TOOL_PATH) + "'";
+    for (const std::string& word : here.train("kept", 40'000, {"--save-every", "20"})) command += " '" + word + "'";
+    return std::vector<std::string>{"-c", command};
+  }());
+  REQUIRE(tool.wait_for_file(here.path() / "kept" / "step-00000020", 120));
+  tool.signal(SIGHUP);
+  CHECK(tool.wait_for_file(here.path() / "kept" / "step-00000060", 120));
+  tool.signal(SIGTERM);
+  CHECK(tool.wait().exit == 130);
+}
+
 TEST_CASE("training refuses what cannot work, before any work", "[tools][train]") {
   const workplace here;
   const auto train = [&](const std::string& spec, std::vector<std::string> more) {
