@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <smelt/budget/tolerance.hpp>
 #include <smelt/core/error.hpp>
 #include <smelt/core/nearest_name.hpp>
@@ -34,9 +35,10 @@ namespace smelt::tool {
 }
 
 /// The tolerances of `text`; those it does not name keep their defaults. Throws errc::invalid_argument with the piece
-/// that cannot be read.
+/// that cannot be read or that sets a budget again.
 [[nodiscard]] inline within parse_tolerance(std::string_view text) {
   within tolerance;
+  std::set<const percent*> given;
   while (!text.empty()) {
     const std::string piece(text.substr(0, text.find(',')));
     text.remove_prefix((std::min)(text.size(), piece.size() + 1));
@@ -46,14 +48,22 @@ namespace smelt::tool {
                      : name == "params"                   ? &tolerance.params
                      : name == "kv" || name == "kv_cache" ? &tolerance.kv_cache
                                                           : nullptr;
+    if (equals == std::string::npos && read_percent(piece))
+      throw error(errc::invalid_argument,
+                  "--tolerance needs the name of a budget before every percentage, such as "
+                  "flops=" +
+                      piece + ",params=" + piece + ",kv=" + piece + "; found \"" + piece + "\"");
     if (field == nullptr)
       throw error(errc::invalid_argument, "--tolerance names the budgets flops, params and kv; found \"" + name +
                                               "\", did you mean \"" +
                                               nearest_names(name, {"flops", "params", "kv"}, 1).front() + "\"?");
     const auto value = read_percent(equals == std::string::npos ? "" : std::string_view(piece).substr(equals + 1));
     if (!value)
-      throw error(errc::invalid_argument, "--tolerance must be percentages with at most four decimals, such as " +
-                                              name + "=4%; found \"" + piece + "\"");
+      throw error(errc::invalid_argument,
+                  "--tolerance must be percentages up to 1000000% with at most four decimals, such as " + name +
+                      "=4%; found \"" + piece + "\"");
+    if (!given.insert(field).second)
+      throw error(errc::invalid_argument, "--tolerance must name every budget once; found \"" + piece + "\" again");
     *field = *value;
   }
   return tolerance;

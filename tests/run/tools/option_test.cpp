@@ -28,6 +28,10 @@ TEST_CASE("tolerances keep their default where they are not named", "[tools][opt
   CHECK_THROWS_WITH(parse_tolerance("flop=1%"), ContainsSubstring("\"flop\", did you mean \"flops\"?"));
   CHECK_THROWS_WITH(parse_tolerance("flops=1"), ContainsSubstring("such as flops=4%; found \"flops=1\""));
   CHECK_THROWS_WITH(parse_tolerance("flops"), ContainsSubstring("found \"flops\""));
+  CHECK_THROWS_WITH(parse_tolerance("kv=1000001%"), ContainsSubstring("up to 1000000%"));
+  CHECK_THROWS_WITH(parse_tolerance("4%"), ContainsSubstring("such as flops=4%,params=4%,kv=4%; found \"4%\""));
+  for (const char* twice : {"flops=4%,flops=5%", "flops=4%,flops=4%", "kv=1%,params=1%,kv_cache=1%"})
+    CHECK_THROWS_WITH(parse_tolerance(twice), ContainsSubstring("every budget once"));
   CHECK_THROWS_WITH(parse_tolerance("flops=1%,,kv=1%"), ContainsSubstring("found \"\""));
 }
 
