@@ -56,6 +56,7 @@ int compare_specs(const common_options& common, const compare_arguments& a) {
     std::cout << std::flush;
   }
   if (!matched && !a.allow_unmatched) {
+    if (common.json) std::cout << budgets_json(result).dump(2) << "\n";
     std::cerr << "smelt: error: the budgets do not match, so the losses would not compare architectures; solve for a "
                  "partner with smelt match, widen --tolerance, or add --allow-unmatched\n";
     return exit_check_failed;

@@ -86,6 +86,21 @@ namespace detail {
   return p;
 }
 
+/// What is known before training, for machines: the budgets, and whether they match.
+[[nodiscard]] inline nlohmann::ordered_json budgets_json(const comparison& c) {
+  nlohmann::ordered_json j;
+  j["command"] = c.command_line;
+  j["models"] = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < c.models.size(); ++i) {
+    nlohmann::ordered_json model;
+    model["name"] = c.models[i].of.name;
+    model["budgets"] = to_json(c.models[i]);
+    if (i > 0) model["match"] = to_json(c.matches[i - 1]);
+    j["models"].push_back(model);
+  }
+  return j;
+}
+
 /// Everything for machines.
 [[nodiscard]] inline nlohmann::ordered_json to_json(const comparison& c) {
   const auto points = [](const std::vector<point>& curve) {
@@ -93,14 +108,10 @@ namespace detail {
     for (const point& p : curve) all.push_back({p.x, p.y});
     return all;
   };
-  nlohmann::ordered_json j;
-  j["command"] = c.command_line;
-  j["models"] = nlohmann::ordered_json::array();
+  nlohmann::ordered_json j = budgets_json(c);
   for (std::size_t i = 0; i < c.models.size(); ++i) {
     const run_story& s = c.stories[i];
-    nlohmann::ordered_json model;
-    model["name"] = c.models[i].of.name;
-    model["budgets"] = to_json(c.models[i]);
+    nlohmann::ordered_json& model = j["models"][i];
     model["validation"] = summary_json(s.final_losses);
     model["validation_loss_by_flops"] = points(s.validation_by_flops);
     model["validation_loss_by_tokens"] = points(s.validation_by_tokens);
@@ -108,8 +119,6 @@ namespace detail {
     model["tokens_per_second"] = s.tokens_per_second;
     model["steps"] = s.steps;
     model["skipped"] = s.skipped;
-    if (i > 0) model["match"] = to_json(c.matches[i - 1]);
-    j["models"].push_back(model);
   }
   const nlohmann::json& header = c.stories.front().header;
   j["bigram_entropy"] = header.at("data").at("bigram_entropy");
@@ -121,15 +130,16 @@ namespace detail {
 [[nodiscard]] inline std::string to_html(const comparison& c) {
   const nlohmann::json& header = c.stories.front().header;
   const nlohmann::json& data = header.at("data");
-  std::string names;
-  for (const budgets& b : c.models) names += (names.empty() ? "" : " and ") + b.of.name;
+  std::string names = c.models.front().of.name;
+  for (std::size_t i = 1; i < c.models.size(); ++i)
+    names += (i + 1 < c.models.size() ? ", " : " and ") + c.models[i].of.name;
   html_document report("smelt compare: " + names);
   const nlohmann::json& options = header.at("options");
   report.paragraph("Trained on the same text (" + data.at("name").get<std::string>() + ", " +
                    grouped(data.at("training_tokens").get<std::int64_t>()) + " training tokens) in the same order, " +
                    grouped(options.at("tokens").get<std::int64_t>()) +
                    " tokens each. Validation text: " + grouped(data.at("validation_tokens").get<std::int64_t>()) +
-                   " tokens of documents that neither model was trained on.");
+                   " tokens of documents that no model was trained on.");
   report.heading("Budgets");
   report.add(budgets_table(c.models));
   for (std::size_t i = 0; i < c.matches.size(); ++i)

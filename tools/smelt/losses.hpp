@@ -62,31 +62,30 @@ using text_losses = std::vector<text_loss>;
   return j;
 }
 
-/// One row a category; for each model its loss, and for more than one the last's difference from the first.
+/// One row a category; for each model its loss, and for each behind the first the difference from the first.
 /// Precondition: every model was evaluated on the same text.
 [[nodiscard]] inline table losses_table(const std::vector<std::pair<std::string, text_losses>>& models,
                                         double bigram_entropy) {
   table t{"Validation loss", {{"text", false}, {"tokens"}}, {}};
-  for (const auto& [name, losses] : models) {
-    t.columns.push_back({name + ", nats/token"});
+  for (std::size_t m = 0; m < models.size(); ++m) {
+    t.columns.push_back({models[m].first + ", nats/token"});
+    if (m > 0) t.columns.push_back({"difference"});
     t.columns.push_back({"bits/byte"});
   }
-  const bool several = models.size() > 1;
-  if (several) t.columns.push_back({"difference"});
   for (std::size_t i = 0; i < models.front().second.size(); ++i) {
     const text_loss& first = models.front().second[i];
     t.rows.push_back({first.name, grouped(first.targets)});
-    for (const auto& [name, losses] : models) {
-      t.rows.back().push_back(fixed(losses[i].loss(), 4));
-      t.rows.back().push_back(fixed(losses[i].bits_per_byte(), 4));
+    for (std::size_t m = 0; m < models.size(); ++m) {
+      const text_loss& l = models[m].second[i];
+      const double difference = l.loss() - first.loss();
+      t.rows.back().push_back(fixed(l.loss(), 4));
+      if (m > 0) t.rows.back().push_back((difference > 0 ? "+" : "") + fixed(difference, 4));
+      t.rows.back().push_back(fixed(l.bits_per_byte(), 4));
     }
-    const double difference = models.back().second[i].loss() - first.loss();
-    if (several) t.rows.back().push_back((difference > 0 ? "+" : "") + fixed(difference, 4));
   }
   if (std::isfinite(bigram_entropy))
     t.notes.push_back("for reference, the bigram entropy of this text: " + fixed(bigram_entropy, 4) + " nats/token");
-  if (several)
-    t.notes.push_back("difference: " + models.back().first + " minus " + models.front().first + ", nats/token");
+  if (models.size() > 1) t.notes.push_back("difference: from " + models.front().first + ", nats/token");
   return t;
 }
 

@@ -1,3 +1,4 @@
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -98,11 +99,46 @@ TEST_CASE("compare refuses budgets that do not match unless told", "[tools][comp
              ContainsSubstring("smelt: error: the budgets do not match") && ContainsSubstring("--allow-unmatched"));
   CHECK_FALSE(std::filesystem::exists(folder.path() / "out"));
   CHECK(run_tool(compare(folder.path(), {"nano", "nano-smelt", "--tolerance", "flops=0.1%"})).exit == 1);
+  const outcome machine = run_tool(compare(folder.path(), {"nano", "nano-control", "--json"}));
+  CHECK(machine.exit == 1);
+  const json figures = json::parse(machine.out);
+  CHECK(figures["models"][0]["budgets"]["params"]["total"] == 1'746'176);
+  CHECK(figures["models"][1]["match"]["ok"] == false);
+  CHECK(figures["models"][1]["match"]["params"]["ok"] == false);
 
   const outcome told = run_tool(compare(folder.path(), {"nano", "nano-control", "--allow-unmatched", "--json"}));
   INFO(told.err);
   REQUIRE(told.exit == 0);
   CHECK(json::parse(told.out)["models"][1]["match"]["ok"] == false);
+}
+
+TEST_CASE("compare sets every model against the first", "[tools][compare]") {
+  const smelt_test::temporary_folder folder;
+  const outcome o = run_tool(compare(folder.path(), {"nano", "nano-smelt", "nano-control", "--allow-unmatched"}));
+  INFO(o.err);
+  REQUIRE(o.exit == 0);
+  CHECK_THAT(o.out, ContainsSubstring("Match of nano-smelt with nano\n") &&
+                        ContainsSubstring("Match of nano-control with nano\n") &&
+                        ContainsSubstring("nano-smelt, nats/token  difference  bits/byte  nano-control, nats/token  "
+                                          "difference  bits/byte\n") &&
+                        ContainsSubstring("difference: from nano, nats/token"));
+  const auto out = folder.path() / "out";
+  const json j = json::parse(text_of(out / "compare.json"));
+  REQUIRE(j["models"].size() == 3);
+  CHECK(j["models"][1]["match"]["ok"] == true);
+  CHECK(j["models"][2]["match"]["ok"] == false);
+  const std::string html = text_of(out / "report.html");
+  CHECK_THAT(html, ContainsSubstring("<h1>smelt compare: nano, nano-smelt and nano-control</h1>") &&
+                       ContainsSubstring("documents that no model was trained on"));
+  const auto signed_difference = [&](std::size_t model) {
+    const double difference =
+        j["models"][model]["validation"]["loss"].get<double>() - j["models"][0]["validation"]["loss"].get<double>();
+    char text[32];
+    std::snprintf(text, sizeof text, "%+.4f", difference);
+    return std::string(text);
+  };
+  CHECK_THAT(
+      html, ContainsSubstring(">" + signed_difference(1) + "<") && ContainsSubstring(">" + signed_difference(2) + "<"));
 }
 
 TEST_CASE("compare refuses names that would share a folder, and a single architecture", "[tools][compare]") {
