@@ -1,5 +1,6 @@
 #include "budget_report.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -217,11 +218,14 @@ table budgets_table(const std::vector<budgets>& all) {
   const auto whole = [&](const std::string& name, const auto& value_of, const std::string& unit) {
     row(name, [&](const budgets& b) { return grouped(value_of(b)); }, unit);
   };
-  whole("parameters, total", [](const budgets& b) { return b.params.total; }, "");
-  whole("  active, with the input table", [](const budgets& b) { return b.params.active; }, "");
-  whole("  active, without it", [](const budgets& b) { return b.params.active_without_input_table; }, "");
-  whole("  non-embedding", [](const budgets& b) { return b.params.non_embedding; }, "");
-  whole("  stored, a tied head twice", [](const budgets& b) { return b.params.stored; }, "");
+  const auto parameters = [&](const std::string& name, std::int64_t parameter_count::* value) {
+    whole(name, [&](const budgets& b) { return b.params.*value; }, "parameters");
+  };
+  parameters("parameters, total", &parameter_count::total);
+  parameters("  active, with the input table", &parameter_count::active);
+  parameters("  active, without it", &parameter_count::active_without_input_table);
+  parameters("  non-embedding", &parameter_count::non_embedding);
+  parameters("  stored, a tied head twice", &parameter_count::stored);
   const std::string unit = all.front().counted_by.unit == operation::flop ? "FLOP/token" : "MAC/token";
   const auto operations = [&](const std::string& name, std::int64_t flop_count::* value) {
     row(name, [&](const budgets& b) { return b.flops.covered() ? grouped(b.flops.*value) : "not counted"; }, unit);
@@ -230,12 +234,25 @@ table budgets_table(const std::vector<budgets>& all) {
   operations("compute, training", &flop_count::train_per_token);
   whole("KV cache, a token", [](const budgets& b) { return b.kv_cache.bytes_per_token; }, "B");
   whole("KV cache, the context", [](const budgets& b) { return b.kv_cache.bytes_at_context; }, "B");
-  row("memory, training", [](const budgets& b) { return binary_bytes(static_cast<double>(b.training.total)); }, "");
-  row("memory, inference", [](const budgets& b) { return binary_bytes(static_cast<double>(b.inference.total)); }, "");
+  const auto memory = [&](const std::string& name, const auto& total_of) {
+    // One unit a row, the one of its largest figure.
+    std::int64_t most = 0;
+    for (const budgets& b : all) most = (std::max)(most, total_of(b));
+    const binary_unit scale = binary_unit_of(static_cast<double>(most));
+    const auto cell = [&](const budgets& b) {
+      const double size = static_cast<double>(total_of(b)) / scale.bytes;
+      return fixed(size, size < 1 ? 3 : 1);
+    };
+    row(name, cell, std::string(scale.name));
+  };
+  memory("memory, training", [](const budgets& b) { return b.training.total; });
+  memory("memory, inference", [](const budgets& b) { return b.inference.total; });
   const auto sparse = [](const budgets& b, const std::string& text) {
     return b.sparsity.gap == coverage_gap::none ? text : "not counted";
   };
-  row("compute-equivalent active", [&](const budgets& b) { return sparse(b, grouped(fixed(b.sparsity.n_eq, 0))); }, "");
+  row(
+      "compute-equivalent active", [&](const budgets& b) { return sparse(b, grouped(fixed(b.sparsity.n_eq, 0))); },
+      "parameters");
   row("sparsity", [&](const budgets& b) { return sparse(b, fixed(100 * b.sparsity.s, 2)); }, "%");
 
   for (const budgets& b : all) {

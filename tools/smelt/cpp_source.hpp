@@ -1,9 +1,11 @@
 // How is an architecture written as C++? As the designated initialisers of its spec, defaults left out.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <cstdio>
+#include <iterator>
 #include <smelt/budget/conventions.hpp>
 #include <smelt/budget/tolerance.hpp>
 #include <smelt/core/error.hpp>
@@ -124,6 +126,102 @@ template <FieldsOfSpec S>
          ", .kv_bytes_per_element = " + std::to_string(a.kv_bytes_per_element) + "}";
 }
 
+/// Words that no type at namespace scope can be called: the keywords of C++20, and the namespaces in use.
+inline constexpr std::string_view reserved_words[] = {"alignas",
+                                                      "alignof",
+                                                      "and",
+                                                      "and_eq",
+                                                      "asm",
+                                                      "auto",
+                                                      "bitand",
+                                                      "bitor",
+                                                      "bool",
+                                                      "break",
+                                                      "case",
+                                                      "catch",
+                                                      "char",
+                                                      "char16_t",
+                                                      "char32_t",
+                                                      "char8_t",
+                                                      "class",
+                                                      "co_await",
+                                                      "co_return",
+                                                      "co_yield",
+                                                      "compl",
+                                                      "concept",
+                                                      "const",
+                                                      "const_cast",
+                                                      "consteval",
+                                                      "constexpr",
+                                                      "constinit",
+                                                      "continue",
+                                                      "decltype",
+                                                      "default",
+                                                      "delete",
+                                                      "do",
+                                                      "double",
+                                                      "dynamic_cast",
+                                                      "else",
+                                                      "enum",
+                                                      "explicit",
+                                                      "export",
+                                                      "extern",
+                                                      "false",
+                                                      "float",
+                                                      "for",
+                                                      "friend",
+                                                      "goto",
+                                                      "if",
+                                                      "inline",
+                                                      "int",
+                                                      "long",
+                                                      "mutable",
+                                                      "namespace",
+                                                      "new",
+                                                      "noexcept",
+                                                      "not",
+                                                      "not_eq",
+                                                      "nullptr",
+                                                      "operator",
+                                                      "or",
+                                                      "or_eq",
+                                                      "private",
+                                                      "protected",
+                                                      "public",
+                                                      "register",
+                                                      "reinterpret_cast",
+                                                      "requires",
+                                                      "return",
+                                                      "short",
+                                                      "signed",
+                                                      "sizeof",
+                                                      "smelt",
+                                                      "static",
+                                                      "static_assert",
+                                                      "static_cast",
+                                                      "std",
+                                                      "struct",
+                                                      "switch",
+                                                      "template",
+                                                      "this",
+                                                      "thread_local",
+                                                      "throw",
+                                                      "true",
+                                                      "try",
+                                                      "typedef",
+                                                      "typeid",
+                                                      "typename",
+                                                      "union",
+                                                      "unsigned",
+                                                      "using",
+                                                      "virtual",
+                                                      "void",
+                                                      "volatile",
+                                                      "wchar_t",
+                                                      "while",
+                                                      "xor",
+                                                      "xor_eq"};
+
 /// Throws errc::invalid_argument when `name` cannot name a C++ type.
 inline void require_identifier(const std::string& name) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
@@ -133,6 +231,8 @@ inline void require_identifier(const std::string& name) {
     throw error(errc::invalid_argument,
                 "--header must be a C++ type's name: letters, digits and single underscores, a letter first; found \"" +
                     name + "\"");
+  if (std::ranges::find(reserved_words, name) != std::end(reserved_words))
+    throw error(errc::invalid_argument, "--header must be a C++ type's name; found \"" + name + "\", which is taken");
 }
 
 /// A header that compiles: the base, its partner, and the check that their budgets match.

@@ -120,15 +120,13 @@ int print_match(const common_options& common, const match_arguments& a) {
     j["match"] = to_json(match);
     std::cout << j.dump(2) << "\n";
   } else if (!a.header.empty() && r.found()) {
-    std::string made_by = "smelt match " + base.name + " --loop " + a.loop;
-    if (!a.tolerance.empty()) made_by += " --tolerance " + a.tolerance;
-    std::cout << cpp_header(a.header, made_by, base.value, r.partner, tolerance, options.by);
+    std::cout << cpp_header(a.header, common.command_line, base.value, r.partner, tolerance, options.by);
   } else if (!a.header.empty()) {
     std::cerr << "smelt: error: " << describe(r) << "\n";
   } else {
     std::cout << to_text(shapes_table(base, r.partner, r.found())) << "\n"
               << to_text(match_table(match, r.found() ? "partner" : "nearest", base.name));
-    if (!r.found()) std::cout << "\nno partner: " << describe(r) << "\n";
+    if (!r.found()) std::cout << "\nno partner: " << describe_failure(r) << "\n";
   }
   return r.found() ? exit_fine : exit_check_failed;
 }

@@ -145,15 +145,25 @@ inline constexpr std::int64_t any_count = (std::numeric_limits<std::int64_t>::ma
   return std::to_string(whole / 3'600) + " h " + two(whole % 3'600 / 60) + " min";
 }
 
+/// A power of 1,024 bytes.
+struct binary_unit {
+  std::string_view name;
+  double bytes = 1;
+};
+
+/// The unit in which `bytes` is a number from 1 to 1,024, if there is one.
+[[nodiscard]] inline binary_unit binary_unit_of(double bytes) {
+  constexpr std::string_view names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  std::size_t i = 0;
+  double size = 1;
+  for (; bytes / size >= 1'024 && i + 1 < std::size(names); ++i) size *= 1'024;
+  return {names[i], size};
+}
+
 /// A number of bytes with a binary unit: "88.0 MiB".
 [[nodiscard]] inline std::string binary_bytes(double bytes) {
-  constexpr std::string_view units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-  std::size_t unit = 0;
-  while (bytes >= 1'024 && unit + 1 < std::size(units)) {
-    bytes /= 1'024;
-    ++unit;
-  }
-  return fixed(bytes, unit == 0 ? 0 : 1) + " " + std::string(units[unit]);
+  const binary_unit unit = binary_unit_of(bytes);
+  return fixed(bytes / unit.bytes, unit.bytes == 1 ? 0 : 1) + " " + std::string(unit.name);
 }
 
 }  // namespace smelt::tool

@@ -64,6 +64,8 @@ std::string summary(const spec& s) {
             std::to_string(s.experts.active) + " active";
   if (s.dense_layers > 0)
     text += ", " + count(s.dense_layers, "dense layer", "dense layers") + " of " + std::to_string(s.dense_hidden);
+  text += ", vocabulary " + grouped(std::int64_t{s.vocab});
+  if (table_rows(s) != s.vocab) text += " padded to " + grouped(std::int64_t{table_rows(s)});
   return text;
 }
 

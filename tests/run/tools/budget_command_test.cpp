@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -89,6 +91,34 @@ TEST_CASE("budget prints the published figures of a spec file to the integer", "
                            ContainsSubstring("convention smelt, context 4,096"));
 }
 
+TEST_CASE("budget tables give every row a unit and describe every architecture", "[tools][budget]") {
+  const smelt_test::temporary_folder folder;
+  const std::string padded = file(folder, "padded.json", R"({
+    "vocab": 50257, "padded_vocab": 50304, "context": 64, "width": 64, "layers": 2,
+    "attention": {"heads": 4, "head_dim": 16}, "experts": {"stored": 8, "active": 2, "hidden": 32}})");
+  const std::string dense = file(folder, "dense.json", R"({
+    "vocab": 257, "context": 64, "width": 64, "layers": 2, "dense_layers": 2, "dense_hidden": 96,
+    "attention": {"heads": 4, "head_dim": 16}})");
+  const outcome o = run_tool({"budget", padded, "--against", dense});
+  CHECK_THAT(o.out, ContainsSubstring("2 active, vocabulary 50,257 padded to 50,304\n") &&
+                        ContainsSubstring("dense layers of 96, vocabulary 257\n"));
+
+  // Between the rule under the headings and the first note, each row has its name, two figures and a unit.
+  const std::vector<std::string> units{"parameters", "FLOP/token", "B", "KiB", "MiB", "%"};
+  std::istringstream lines(o.out);
+  std::string line;
+  while (std::getline(lines, line) && line.rfind("  ---", 0) != 0) {
+  }
+  const std::size_t unit_column = line.rfind("  ---") + 2;
+  int rows = 0;
+  for (; std::getline(lines, line) && line.rfind("  padded: ", 0) != 0; ++rows) {
+    INFO(line);
+    REQUIRE(line.size() > unit_column);
+    CHECK(std::count(units.begin(), units.end(), line.substr(unit_column)) == 1);
+  }
+  CHECK(rows == 13);
+}
+
 TEST_CASE("budget counts by a named convention at a given context", "[tools][budget]") {
   const smelt_test::temporary_folder folder;
   const std::string qwen = file(folder, "qwen.json", qwen3_30b);
@@ -168,6 +198,18 @@ TEST_CASE("match says which budget cannot be met and shows the nearest", "[tools
   CHECK_THAT(j["reason"].get<std::string>(), ContainsSubstring("[smelt-M00") && ContainsSubstring("nearest"));
   for (const char* held : {"heads", "kv_heads", "head_dim"})
     CHECK(j["spec"]["attention"][held] == json_of({"budget", "nano"})["spec"]["attention"][held]);
+  // For people the sizes and figures are tables; the sentence under them has the budget and the constraint.
+  const outcome text = run_tool({"match", "nano", "--loop", "middle:2", "--vary", "width"});
+  CHECK(text.exit == 1);
+  CHECK_THAT(text.out, ContainsSubstring("Match of nearest with nano") && ContainsSubstring("BROKEN") &&
+                           ContainsSubstring("\nno partner: [smelt-M003] match: ") &&
+                           ContainsSubstring("(neither the number of KV heads nor the head size may vary)\n"));
+  CHECK(text.out.find("nearest candidate") == std::string::npos);
+  // A multiple beyond what is searched is named, too; the base's own spec is not to blame.
+  CHECK_THAT(run_tool({"match", "nano", "--loop", "middle:2", "--experts-multiple", "1000"}).out,
+             ContainsSubstring("no partner: [smelt-M") && ContainsSubstring("1000"));
+  CHECK_THAT(run_tool({"match", "nano", "--loop", "middle:2", "--width-multiple", "4096"}).out,
+             ContainsSubstring("no partner: [smelt-M001]") && ContainsSubstring("the width is a multiple of 4096"));
   const outcome header = run_tool({"match", "nano", "--loop", "middle:2", "--vary", "width", "--header", "pair"});
   CHECK(header.exit == 1);
   CHECK(header.out.empty());
@@ -182,10 +224,11 @@ TEST_CASE("match prints a header that compiles and checks itself", "[tools][matc
   const std::string compile = std::string("c++ -std=c++20 -Wall -Wextra -Werror -fsyntax-only -I ") + SMELT_SOURCE_DIR +
                               "/include -include " + (folder.path() / "pair.hpp").string() + " -x c++ ";
   const std::string user = file(folder, "user.cpp", "static_assert(pair::visits == 3 && pair_base::visits == 1);\n");
-  const outcome header =
-      run_tool({"match", "micro", "--loop", "2+3:3", "--tolerance", "params=2%", "--header", "pair"});
+  const outcome header = run_tool({"match", "micro", "--loop", "2+3:3", "--tolerance", "params=2%", "--vary",
+                                   "width,experts,heads,kv_heads,head_dim", "--header", "pair"});
   REQUIRE(header.exit == 0);
-  CHECK_THAT(header.out, ContainsSubstring("smelt match micro --loop 2+3:3 --tolerance params=2%"));
+  CHECK_THAT(header.out, ContainsSubstring("`smelt match micro --loop 2+3:3 --tolerance params=2% --vary "
+                                           "width,experts,heads,kv_heads,head_dim --header pair`."));
   const std::string path = file(folder, "pair.hpp", header.out);
   CHECK(std::system((compile + user).c_str()) == 0);
 
@@ -222,6 +265,9 @@ TEST_CASE("wrong input is refused in one line that names it", "[tools]") {
   CHECK_THAT(refusal({"match", "nano", "--loop", "middle:2", "--vary", "depth"}), ContainsSubstring("\"depth\""));
   CHECK_THAT(refusal({"match", "nano", "--loop", "middle:2", "--header", "2x"}), ContainsSubstring("\"2x\""));
   CHECK_THAT(refusal({"match", "nano", "--loop", "middle:2", "--header", "x", "--json"}), ContainsSubstring("choose"));
+  for (const char* taken : {"class", "int", "xor", "std", "smelt", "char8_t"})
+    CHECK_THAT(refusal({"match", "nano", "--loop", "middle:2", "--header", taken}),
+               ContainsSubstring("found \"" + std::string(taken) + "\", which is taken"));
   CHECK_THAT(refusal({"budget", "nano", "--threads", "0"}), ContainsSubstring("--threads"));
   // 2^32 + 1 is not one thread.
   for (const char* threads : {"4097", "4294967297", "1e18"})

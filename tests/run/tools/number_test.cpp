@@ -89,4 +89,7 @@ TEST_CASE("numbers are written for people", "[tools][number]") {
   CHECK(duration(-1) == "n/a");
   CHECK(binary_bytes(92'274'688) == "88.0 MiB");
   CHECK(binary_bytes(512) == "512 B");
+  CHECK(binary_bytes(0) == "0 B");
+  CHECK(binary_bytes(1'024) == "1.0 KiB");
+  CHECK(binary_bytes(std::pow(2.0, 63)) == "8192.0 PiB");
 }
