@@ -85,8 +85,9 @@ inline constexpr std::int64_t any_count = (std::numeric_limits<std::int64_t>::ma
 /// errc::invalid_argument with what was found when there is none, or one that a double cannot hold.
 [[nodiscard]] inline double parse_real(std::string_view text, const std::string& what) {
   double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [read, problem] = std::from_chars(text.data(), end, value);
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const auto [read, problem] = std::from_chars(begin, end, value);
   if (problem != std::errc{} || read != end || !std::isfinite(value))
     throw error(errc::invalid_argument,
                 what + " must be a number, such as 0.003 or 1e-3; found \"" + std::string(text) + "\"");
