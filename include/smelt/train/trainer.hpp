@@ -136,7 +136,7 @@ class trainer final : public training {
       : options_(validate(options)),
         backend_(backend),
         data_(data),
-        model_(std::move(arch), backend, options.sequences, options.length),
+        model_(trainable(std::move(arch)), backend, options.sequences, options.length),
         weights_(model_.architecture()),
         gradients_(model_.architecture()),
         optimizer_(model_.architecture()),
@@ -144,8 +144,6 @@ class trainer final : public training {
         step_flops_(
             static_cast<double>(flops(model_.architecture(), conventions::smelt, options.length).train_per_token) *
             static_cast<double>(options.step_tokens())) {
-    check_vocab(data, model_.architecture().vocab);
-    static_cast<void>(require_windows(data.train, plan(), "training"));
     initialise(weights_, model_.architecture(), options.seed);
   }
 
@@ -199,6 +197,13 @@ class trainer final : public training {
   }
 
  private:
+  /// `arch`, if the data can train it: asked before the model takes its memory, which can be all there is.
+  [[nodiscard]] A trainable(A arch) const {
+    check_vocab(data_, spec_of(arch).vocab);
+    static_cast<void>(require_windows(data_.train, plan(), "training"));
+    return arch;
+  }
+
   [[nodiscard]] batch_plan plan() const noexcept {
     return {.context = options_.length,
             .sequences = options_.sequences,
