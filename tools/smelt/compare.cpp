@@ -62,7 +62,7 @@ int compare_specs(const common_options& common, const compare_arguments& a) {
     return exit_check_failed;
   }
 
-  const named_data data = data_of_argument(settings.data, settings.validation_fraction);
+  const named_data data = data_of_argument(settings.data, settings.validation_fraction, specs.front().value.vocab);
   for (const named_spec& s : specs) require_trainable(s, data, settings);
   const std::filesystem::path out = settings.out;
   for (const named_spec& s : specs) {

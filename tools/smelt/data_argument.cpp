@@ -8,8 +8,8 @@ namespace smelt::tool {
 
 namespace {
 
-/// Where scripts/corpus puts the small corpus.
-std::filesystem::path builtin_corpus() {
+/// Where scripts/corpus puts the corpus of that size.
+std::filesystem::path builtin_corpus(const std::string& size) {
   const auto variable = [](const char* name) {
     const char* value = std::getenv(name);
     return std::filesystem::path(value == nullptr ? "" : value);
@@ -20,21 +20,30 @@ std::filesystem::path builtin_corpus() {
     if (cache.empty()) cache = variable("HOME") / ".cache";
     cache /= "smelt";
   }
-  return cache / "corpus" / "small.jsonl";
+  return cache / "corpus" / (size + ".jsonl");
+}
+
+/// The tokens of a shard for a model with `vocab` tokens: bytes when the model reads bytes.
+token_format shard_format(int vocab) {
+  if (vocab == token_format{}.vocab) return {};
+  return {.name = "shard-" + std::to_string(vocab), .vocab = vocab, .end_of_document = vocab - 1};
 }
 
 }  // namespace
 
-named_data data_of_argument(const std::string& argument, double validation_fraction) {
+named_data data_of_argument(const std::string& argument, double validation_fraction, int vocab) {
   std::filesystem::path path = argument;
   std::error_code ignored;
-  if (argument == "builtin") {
-    path = builtin_corpus();
+  if (argument == "builtin" || argument == "builtin:large") {
+    const std::string size = argument == "builtin" ? "small" : "large";
+    path = builtin_corpus(size);
     if (!std::filesystem::exists(path, ignored))
       throw error(errc::io, "the builtin corpus is not there yet (needed: " + path.string() +
-                                "); make it once with scripts/corpus small, or give --data a path of your own");
+                                "); make it once with scripts/corpus " + size + ", or give --data a path of your own");
   }
-  return {argument, validation_fraction, load_dataset(path, {.validation_fraction = validation_fraction})};
+  return {
+      argument, validation_fraction,
+      load_dataset(path, {.validation_fraction = validation_fraction, .documents = {}, .shards = shard_format(vocab)})};
 }
 
 }  // namespace smelt::tool

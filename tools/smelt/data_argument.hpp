@@ -13,8 +13,9 @@ struct named_data {
   dataset text;
 };
 
-/// Reads what `argument` names: `builtin`, or a path as load_dataset takes it. Throws smelt::error when the corpus has
-/// not been made, naming the command that makes it; otherwise as load_dataset.
-[[nodiscard]] named_data data_of_argument(const std::string& argument, double validation_fraction);
+/// Reads what `argument` names: `builtin` or `builtin:large`, the corpora that scripts/corpus makes, or a path as
+/// load_dataset takes it. Ids of token shards are those of a model with `vocab` tokens, whose last one ends documents.
+/// Throws smelt::error when the corpus has not been made, naming the command that makes it; otherwise as load_dataset.
+[[nodiscard]] named_data data_of_argument(const std::string& argument, double validation_fraction, int vocab);
 
 }  // namespace smelt::tool

@@ -23,7 +23,7 @@ int train(const common_options& common, const train_arguments& a) {
   const interrupt_guard interrupt;
   const named_spec of = spec_of_argument(a.spec);
   const run_settings settings = completed(a.settings, common, {of});
-  const named_data data = data_of_argument(settings.data, settings.validation_fraction);
+  const named_data data = data_of_argument(settings.data, settings.validation_fraction, of.value.vocab);
   require_trainable(of, data, settings);
   const bool finished = train_in_folder(settings.out, of, data, settings, common, interrupt);
   const run_story story = story_of(settings.out);

@@ -140,7 +140,9 @@ void start(training& run, const run_folder& folder, const run_settings& settings
 
 void add_run_options(CLI::App& command, run_settings& s) {
   train_options& o = s.options;
-  command.add_option("--data", s.data, "builtin, or a path: JSON Lines, text, a folder of them, token shards (.bin)")
+  command
+      .add_option("--data", s.data,
+                  "builtin, builtin:large, or a path: JSON Lines, text, a folder of them, token shards (.bin)")
       ->required()
       ->type_name("DATA");
   add_count(command, "--tokens", o.tokens, 1, "Training tokens (default: 2M)");
@@ -322,10 +324,10 @@ checkpoint_losses evaluate_folder(const std::filesystem::path& folder, const std
   const nlohmann::json header = story_of(run).header;
   const double fraction =
       header.is_null() ? run_settings{}.validation_fraction : header.at("data").at("validation_fraction").get<double>();
-  named_data text = data_of_argument(data, fraction);
+  named_data text = data_of_argument(data, fraction, architecture.vocab);
   checkpoint_losses result{.step = from.step, .folder = from.folder.string(), .split = "validation", .losses = {}};
   if (from.state.at("data").get<std::string>() != std::to_string(text.text.fingerprint)) {
-    text = data_of_argument(data, 1.0);
+    text = data_of_argument(data, 1.0, architecture.vocab);
     result.split = "all";
     if (!header.is_null() && header.at("data").at("name").get<std::string>() == data)
       std::cerr << "smelt: note: " << data

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <smelt/io/atomic_file.hpp>
+#include <smelt/io/token_shard.hpp>
 #include <string>
 #include <vector>
 
@@ -69,4 +70,33 @@ TEST_CASE("every byte is trainable, and a vocabulary too small for bytes is not"
   INFO(end.err);
   CHECK(end.exit == 0);
   CHECK_THAT(attempt(256).refusal(bytes), ContainsSubstring("need a vocabulary of 257, the model has 256"));
+}
+
+TEST_CASE("token shards of any vocabulary train, resume and evaluate", "[tools][train]") {
+  const attempt run(50'257);
+  std::vector<std::int32_t> tokens;
+  for (std::int32_t i = 0; i < 3'000; ++i) tokens.push_back(i % 100 == 99 ? 50'256 : i * 17 % 50'000);
+  const std::string shard = (run.folder.path() / "tokens.bin").string();
+  smelt::write_token_shard(shard, tokens, 50'257);
+  std::vector<std::string> command{
+      "train", (run.folder.path() / "model.json").string(), "--data",    shard, "--tokens",    "64",
+      "--out", (run.folder.path() / "run").string(),        "--threads", "1",   "--sequences", "1"};
+  const smelt_test::outcome trained = smelt_test::run_tool(command);
+  INFO(trained.err);
+  CHECK(trained.exit == 0);
+  command.push_back("--resume");
+  CHECK(smelt_test::run_tool(command).exit == 0);
+  const smelt_test::outcome evaluated =
+      smelt_test::run_tool({"eval", (run.folder.path() / "run").string(), "--data", shard, "--json"});
+  INFO(evaluated.err);
+  CHECK(evaluated.exit == 0);
+  CHECK_THAT(evaluated.out, ContainsSubstring("\"validation\""));
+
+  // The same file is not text of a model that reads bytes.
+  const attempt bytes;
+  const smelt_test::outcome refused =
+      smelt_test::run_tool({"train", (bytes.folder.path() / "model.json").string(), "--data", shard, "--tokens", "64",
+                            "--out", (bytes.folder.path() / "run").string()});
+  CHECK(refused.exit == 2);
+  CHECK_THAT(refused.err, ContainsSubstring("257"));
 }
