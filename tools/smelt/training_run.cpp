@@ -100,7 +100,7 @@ nlohmann::json header_line(const named_spec& of, const named_data& data, const r
           {"step", 0},
           {"name", of.name},
           {"spec", spec_to_json(of.value)},
-          {"options", smelt::detail::to_json(run.options())},
+          {"options", smelt::to_json(run.options())},
           {"data",
            {{"name", data.name},
             {"fingerprint", std::to_string(data.text.fingerprint)},

@@ -61,9 +61,7 @@ class training {
   virtual void resume(const checkpoint& from) = 0;
 };
 
-namespace detail {
-
-/// The options that decide the numbers of a run, for comparison at resume.
+/// The options as logs and checkpoints keep them.
 [[nodiscard]] inline nlohmann::json to_json(const train_options& o) {
   return {{"tokens", o.tokens},
           {"length", o.length},
@@ -86,6 +84,8 @@ namespace detail {
           {"seed", o.seed},
           {"largest_skip_run", o.largest_skip_run}};
 }
+
+namespace detail {
 
 /// Throws errc::mismatch with every value, however deep, in which what was `saved` differs from `now`. Members of
 /// `saved` that `now` does not name are not looked at.
@@ -217,7 +217,7 @@ class trainer final : public training {
             {"visits", span_of(architecture()).visits},
             {"tokenizer", data_.format.name},
             {"data", std::to_string(data_.fingerprint)},
-            {"options", detail::to_json(options_)}};
+            {"options", to_json(options_)}};
   }
 
   step_record gradient_step() {
