@@ -140,7 +140,11 @@ void add_match(CLI::App& app, const common_options& common, action& chosen) {
   command->add_option("--loop", a->loop, "SPAN:VISITS: middle:2, middle+6:2 (6 layers) or 3+6:2 (from layer 3 on)")
       ->required()
       ->type_name("LOOP");
-  command->add_option("--vary", a->vary, "Fields that may change: width,experts,heads,kv_heads,head_dim,hidden")
+  command
+      ->add_option("--vary", a->vary,
+                   "Fields that may change: width,experts,heads,kv_heads,head_dim,hidden; unless named, hidden keeps "
+                   "its ratio to "
+                   "the width")
       ->delimiter(',')
       ->type_name("LIST");
   command->add_option("--tolerance", a->tolerance, "Such as flops=4%,params=1%,kv=4% (the default)")->type_name("LIST");
