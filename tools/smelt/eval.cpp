@@ -46,7 +46,9 @@ void add_eval(CLI::App& app, const common_options& common, action& chosen) {
   CLI::App* command = app.add_subcommand("eval", "Evaluate the newest checkpoint of a run on a text");
   const auto a = std::make_shared<eval_arguments>();
   command->add_option("DIR", a->folder, "Folder of a run, or of one of its checkpoints")->required()->type_name("");
-  command->add_option("--data", a->data, "builtin, builtin:large, or a path: JSON Lines, text, a folder of them, token shards")
+  command
+      ->add_option("--data", a->data,
+                   "builtin, builtin:large, or a path: JSON Lines, text, a folder of them, token shards")
       ->required()
       ->type_name("DATA");
   command->footer(
