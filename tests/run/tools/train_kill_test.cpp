@@ -102,16 +102,15 @@ void kill_and_resume(int least_kills, std::uint32_t seed) {
   std::mt19937 random(seed);
   int kills = 0;
   std::int64_t saved = -1;
-  std::string last_words;
+  // Lives from nothing at all to a few times their share of the run. A life that saved nothing lengthens the next ones:
+  // on a machine where starting takes as long as a share, the run would otherwise never end.
+  std::int64_t most = taken.count() * 3 / (2 * least_kills);
   for (;;) {
     running_tool tool(SMELT_TOOL_PATH, work.command("killed", true));
-    // Lives from nothing at all to a few times their share of the run.
-    const auto most = static_cast<std::int64_t>(taken.count()) * 3 / (2 * least_kills);
     std::this_thread::sleep_for(std::chrono::milliseconds(static_cast<std::int64_t>(random()) % (most + 1)));
     // Enough kills, and one that a resume from a checkpoint followed: from then on the run may end.
     if (kills < least_kills || saved < 4) tool.signal(SIGKILL);
     const outcome end = tool.wait();
-    last_words = end.err;
     INFO(end.err);
     if (end.exit == 0) break;
     REQUIRE(end.exit == 128 + SIGKILL);
@@ -119,6 +118,7 @@ void kill_and_resume(int least_kills, std::uint32_t seed) {
     // Nothing that was saved before is lost.
     const std::int64_t now = newest(run);
     CHECK(now >= saved);
+    if (now == saved) most += most / 4 + 1;
     saved = now;
   }
   INFO(kills << " kills");
