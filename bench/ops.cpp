@@ -12,48 +12,25 @@
 #pragma GCC diagnostic pop
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <smelt/kernels/cpu/backend.hpp>
 #include <smelt/kernels/cpu/serial_executor.hpp>
-#include <smelt/kernels/cpu/simd.hpp>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "support/fma_peak.hpp"
 #include "support/op_table.hpp"
 
 namespace {
-
-// Multiply-adds per second of one core, with enough independent sums to hide their latency.
-double measure_peak() {
-  using namespace smelt::cpu_ops;
-  constexpr int chains = lanes == 16 ? 24 : 12;
-  constexpr int steps = 100'000;
-  volatile float source = 0.5F;
-  floats sums[chains];
-  for (int i = 0; i < chains; ++i) sums[i] = broadcast(source + static_cast<float>(i));  // no two alike
-  const floats a = broadcast(source);
-  const floats b = broadcast(source);
-  const auto start = std::chrono::steady_clock::now();
-  for (int step = 0; step < steps; ++step) {
-#pragma GCC unroll 24
-    for (int i = 0; i < chains; ++i) sums[i] = sums[i] * a + b;
-  }
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  floats total = {};
-  for (const floats& sum : sums) total += sum;
-  benchmark::DoNotOptimize(total);
-  return 2.0 * chains * double(lanes) * steps / seconds.count();
-}
 
 // The best of many: what the core can do when nothing disturbs it.
 double core_peak() {
   static const double best = [] {
     double peak = 0;
-    for (int i = 0; i < 50; ++i) peak = (std::max)(peak, measure_peak());
+    for (int i = 0; i < 50; ++i) peak = (std::max)(peak, smelt::bench::fma_peak());
     return peak;
   }();
   return best;
@@ -145,7 +122,7 @@ int main(int count, char** arguments) {
   benchmark::AddCustomContext("core_peak_gflops", std::to_string(core_peak() * 1e-9));
   benchmark::RegisterBenchmark("fma_peak.cpu1.registers", [](benchmark::State& state) {
     double rate = 0;
-    for (auto _ : state) rate = (std::max)(rate, measure_peak());
+    for (auto _ : state) rate = (std::max)(rate, smelt::bench::fma_peak());
     state.counters["flops"] = rate;
   });
   register_eigen(4096, 128, 128);
