@@ -106,6 +106,9 @@ concept Backend =
       b.cross_entropy_backward(head, c, c, ids, cs, 1.0, m,
                                m);  // (shape, x, table, targets, logsumexp, scale, dx, dtable +=)
 
+      // while the result lives, no weight (w, w_gate, w_up, w_down, table) changes, and a backend may keep copies
+      b.hold_weights();
+
       // Euclidean norm that does not overflow; a non-finite element gives a non-finite norm
       { b.norm(cs) } -> std::same_as<double>;
       b.adamw(adamw_step{}, cs, s, s, s);  // (numbers, gradient, weight, first moment, second moment)

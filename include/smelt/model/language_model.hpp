@@ -81,6 +81,7 @@ class language_model {
   /// position behind its token; then nothing has changed.
   forward_result forward(const weight_buffer<scalar>& w, const token_batch& batch) {
     check(batch);
+    const auto hold = backend_.hold_weights();  // every visit of a layer shares its packed weights
     has_forward_ = false;
     place(batch);
     const spec& s = spec_of(arch_);
@@ -111,6 +112,7 @@ class language_model {
     if (!has_forward_)
       throw error(errc::invalid_argument, "every backward pass needs a forward pass of its own before it, found none");
     check(batch);
+    const auto hold = backend_.hold_weights();
     has_forward_ = false;
     const spec& s = spec_of(arch_);
     const schedule steps(s);

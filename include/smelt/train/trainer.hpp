@@ -247,21 +247,24 @@ class trainer final : public training {
     std::vector<std::int64_t> visit_evaluations(static_cast<std::size_t>(visits));
     std::ranges::fill(gradients_.all(), scalar(0));
     double nats = 0;
-    for (const batch& b : batches_) {
-      const token_batch tokens = view(b);
-      const forward_result result = model_.forward(weights_, tokens);
-      nats += result.cross_entropy.nats;
-      record.balance += result.mean_balance() * share;
-      record.z += result.mean_z() * share;
-      for (const router_evaluation& r : result.evaluations) {
-        if (visits > 1 && (r.layer < span.first || r.layer >= span.first + span.count)) continue;
-        const auto visit = static_cast<std::size_t>(r.visit);
-        record.visit_balance[visit] += r.losses.balance;
-        record.visit_z[visit] += r.losses.z;
-        ++visit_evaluations[visit];
+    {
+      const auto hold = backend_.hold_weights();  // until the optimizer changes them
+      for (const batch& b : batches_) {
+        const token_batch tokens = view(b);
+        const forward_result result = model_.forward(weights_, tokens);
+        nats += result.cross_entropy.nats;
+        record.balance += result.mean_balance() * share;
+        record.z += result.mean_z() * share;
+        for (const router_evaluation& r : result.evaluations) {
+          if (visits > 1 && (r.layer < span.first || r.layer >= span.first + span.count)) continue;
+          const auto visit = static_cast<std::size_t>(r.visit);
+          record.visit_balance[visit] += r.losses.balance;
+          record.visit_z[visit] += r.losses.z;
+          ++visit_evaluations[visit];
+        }
+        if (biased) add_loads(loads);
+        model_.backward(weights_, tokens, scale, gradients_);
       }
-      if (biased) add_loads(loads);
-      model_.backward(weights_, tokens, scale, gradients_);
     }
     for (std::size_t v = 0; v < visit_evaluations.size(); ++v) {
       const auto n = static_cast<double>(std::max<std::int64_t>(visit_evaluations[v], 1));

@@ -7,9 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <smelt/core/random.hpp>
-#include <smelt/kernels/cpu/gemm.hpp>
-#include <smelt/kernels/cpu/simd.hpp>
-#include <smelt/kernels/cpu/vector_math.hpp>
+#include <smelt/kernels/cpu/operators.hpp>
 #include <vector>
 
 namespace {

@@ -1,4 +1,5 @@
 // Is every op right on every shape of the table?
+#include "support/backends.hpp"
 #include "support/op_table.hpp"
 
 #include "catch.hpp"
@@ -53,24 +54,31 @@ bool same_bits(const arrays<Scalar>& a, const arrays<Scalar>& b) {
 
 }  // namespace
 
-TEST_CASE("CPU ops agree with the reference in double", "[ops]") {
-  smelt::cpu backend{smelt::threads_executor(2)};
+TEST_CASE("CPU ops agree with the reference in double for every instruction set", "[ops]") {
   smelt::reference<double> reference;
-  smelt::test::for_each_case([&](const auto& c) {
-    // Scratch memory full of NaN: a result that depends on it shows.
-    backend.fill_scratch(std::byte{0xFF});
-    const auto found = smelt::test::run_case(c, backend);
-    const auto expected = smelt::test::run_case(c, reference);
-    for (std::size_t i = 0; i < found.outputs.size(); ++i) {
-      INFO(c.op << " " << c.variant << ": output " << c.outputs[i].name);
-      check_close(found.outputs[i], expected.outputs[i], 1e-5);
-    }
-    for (std::size_t i = 0; i < found.gradients.size(); ++i) {
-      if (c.inputs[i].kind == smelt::test::gradient::none) continue;
-      INFO(c.op << " " << c.variant << ": gradient of " << c.inputs[i].name);
-      check_close(found.gradients[i], expected.gradients[i], 2e-5);
-    }
-  });
+  for (const smelt::test::cpu_variant& variant : smelt::test::usable_variants()) {
+    smelt::cpu backend{smelt::threads_executor(2), variant.compute, variant.set};
+    // A bf16 has 8 bits: products of rounded operands are off by 2^-8 of their size, and sums of them by less.
+    const bool rounded = variant.compute == smelt::compute_type::bf16;
+    const double tolerance = rounded ? 1.5e-2 : 1e-5;
+    const double gradient_tolerance = rounded ? 3e-2 : 2e-5;
+    smelt::test::for_each_case([&](const auto& c) {
+      // Scratch memory full of NaN: a result that depends on it shows.
+      backend.fill_scratch(std::byte{0xFF});
+      const auto found = smelt::test::run_case(c, backend);
+      const auto expected = smelt::test::run_case(c, reference);
+      INFO(variant.name() << " " << c.op << " " << c.variant);
+      for (std::size_t i = 0; i < found.outputs.size(); ++i) {
+        INFO("output " << c.outputs[i].name);
+        check_close(found.outputs[i], expected.outputs[i], tolerance);
+      }
+      for (std::size_t i = 0; i < found.gradients.size(); ++i) {
+        if (c.inputs[i].kind == smelt::test::gradient::none) continue;
+        INFO("gradient of " << c.inputs[i].name);
+        check_close(found.gradients[i], expected.gradients[i], gradient_tolerance);
+      }
+    });
+  }
 }
 
 TEST_CASE("gradients of the reference agree with central differences", "[ops][full]") {
@@ -124,23 +132,25 @@ TEST_CASE("gradients of the reference agree with central differences", "[ops][fu
 }
 
 TEST_CASE("CPU ops give the same bits for every number of threads and every executor", "[ops][threads]") {
-  smelt::cpu serial{smelt::serial_executor()};
-  smelt::cpu two{smelt::threads_executor(2)};
-  smelt::cpu three{smelt::threads_executor(3)};
-  smelt::cpu seven{smelt::threads_executor(7)};
-  smelt::cpu by_default{smelt::cpu_default_executor(4)};
-  smelt::test::for_each_case([&](const auto& c) {
-    const auto expected = smelt::test::run_case(c, serial);
-    const auto check = [&](auto& backend, const char* name) {
-      backend.fill_scratch(std::byte{0x7F});
-      const auto found = smelt::test::run_case(c, backend);
-      INFO(c.op << " " << c.variant << " with " << name);
-      CHECK(same_bits(found.outputs, expected.outputs));
-      CHECK(same_bits(found.gradients, expected.gradients));
-    };
-    check(two, "2 threads");
-    check(three, "3 threads");
-    check(seven, "7 threads");
-    check(by_default, "the default executor");
-  });
+  for (const smelt::test::cpu_variant& variant : smelt::test::usable_variants()) {
+    smelt::cpu serial{smelt::serial_executor(), variant.compute, variant.set};
+    smelt::cpu two{smelt::threads_executor(2), variant.compute, variant.set};
+    smelt::cpu three{smelt::threads_executor(3), variant.compute, variant.set};
+    smelt::cpu seven{smelt::threads_executor(7), variant.compute, variant.set};
+    smelt::cpu by_default{smelt::cpu_default_executor(4), variant.compute, variant.set};
+    smelt::test::for_each_case([&](const auto& c) {
+      const auto expected = smelt::test::run_case(c, serial);
+      const auto check = [&](auto& backend, const char* name) {
+        backend.fill_scratch(std::byte{0x7F});
+        const auto found = smelt::test::run_case(c, backend);
+        INFO(variant.name() << " " << c.op << " " << c.variant << " with " << name);
+        CHECK(same_bits(found.outputs, expected.outputs));
+        CHECK(same_bits(found.gradients, expected.gradients));
+      };
+      check(two, "2 threads");
+      check(three, "3 threads");
+      check(seven, "7 threads");
+      check(by_default, "the default executor");
+    });
+  }
 }

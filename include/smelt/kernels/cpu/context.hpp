@@ -8,8 +8,10 @@
 #include <memory>
 #include <smelt/kernels/cpu/arena.hpp>
 #include <smelt/kernels/cpu/rotary_table.hpp>
+#include <smelt/kernels/cpu/weight_panels.hpp>
 #include <smelt/kernels/policy/cpu_tasks.hpp>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 namespace smelt::cpu_ops {
@@ -38,11 +40,39 @@ class arena_loan {
   detail::arena_slot& slot_;
 };
 
+/// An executor whose type is forgotten, so that an op is compiled once for all of them.
+class any_executor {
+ public:
+  template <class Executor>
+  explicit any_executor(Executor executor)
+      : executor_(std::make_shared<Executor>(std::move(executor))),
+        run_([](void* self, std::int64_t n, task_function task, void* body) {
+          static_cast<Executor*>(self)->for_each(n, [task, body](std::int64_t i) { task(body, i); });
+        }),
+        threads_(static_cast<Executor*>(executor_.get())->threads()) {}
+
+  template <class F>
+  void for_each(std::int64_t n, F&& f) {
+    using body = std::remove_reference_t<F>;
+    run_(
+        executor_.get(), n, [](void* self, std::int64_t i) { (*static_cast<body*>(self))(i); },
+        const_cast<void*>(static_cast<const void*>(std::addressof(f))));
+  }
+
+  [[nodiscard]] int threads() const noexcept { return threads_; }
+
+ private:
+  using task_function = void (*)(void*, std::int64_t);
+
+  std::shared_ptr<void> executor_;
+  void (*run_)(void*, std::int64_t, task_function, void*);
+  int threads_;
+};
+
 /// One op at a time works with a context.
-template <class Executor>
 class context {
  public:
-  explicit context(Executor executor)
+  explicit context(any_executor executor)
       : executor_(std::move(executor)),
         slot_count_(executor_.threads()),
         slots_(std::make_unique<detail::arena_slot[]>(static_cast<std::size_t>(slot_count_))) {}
@@ -79,6 +109,19 @@ class context {
   /// Cosines and sines of rotary angles, kept between ops.
   [[nodiscard]] rotary_tables& rotary() noexcept { return rotary_; }
 
+  /// Packed copies of weights, kept between ops while somebody holds the weights still.
+  [[nodiscard]] weight_panels& panels() noexcept { return panels_; }
+
+  /// Packed copies of a weight: what is kept of it, or else memory that pack(elements) fills; taken from
+  /// `memory` when nobody holds the weights still.
+  template <class Element, class Pack>
+  [[nodiscard]] const Element* packed_weight(arena& memory, const void* weight, weight_form form, std::int64_t size, Pack pack) {
+    if (panels_.held()) return panels_.get<Element>(weight, form, size, pack);
+    const std::span<Element> copy = memory.take<Element>(size);
+    pack(copy.data());
+    return copy.data();
+  }
+
   [[nodiscard]] int threads() const noexcept { return executor_.threads(); }
 
   /// Overwrites all scratch memory, to prove that no result depends on what was left in it.
@@ -92,16 +135,17 @@ class context {
   }
 
  private:
-  Executor executor_;
+  any_executor executor_;
   arena shared_;
   int slot_count_;
   std::unique_ptr<detail::arena_slot[]> slots_;
   rotary_tables rotary_;
+  weight_panels panels_;
 };
 
 /// Runs f(row, rows, col, cols) for the blocks of a weight gradient of [rows, cols].
-template <class Executor, class F>
-void for_blocks(context<Executor>& c, std::int64_t rows, std::int64_t cols, F&& f) {
+template <class F>
+void for_blocks(context& c, std::int64_t rows, std::int64_t cols, F&& f) {
   const std::int64_t across = (cols + policy::gradient_cols - 1) / policy::gradient_cols;
   const std::int64_t down = (rows + policy::gradient_rows - 1) / policy::gradient_rows;
   c.for_each(down * across, [&](std::int64_t i) {

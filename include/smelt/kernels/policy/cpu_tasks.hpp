@@ -35,6 +35,10 @@ inline constexpr std::int64_t expert_rows = 120;
 /// Rows of an expert's weight gradient in one task.
 inline constexpr std::int64_t expert_gradient_rows = 96;
 
+/// Tokens whose outer products enter a weight gradient at once: with 32 columns of each, 32 KiB of a first-level cache
+/// of 48.
+inline constexpr std::int64_t gradient_depth = 256;
+
 /// Query rows that share one pass over the keys: fewer compute less behind the diagonal, and whole register tiles
 /// matter. 24 against 32 rows: 5 to 10 % less time forward and backward at head sizes 16 to 64; 36 to 64 are in
 /// between.

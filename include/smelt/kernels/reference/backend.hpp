@@ -34,6 +34,15 @@ struct reference {
   using indices = std::span<const std::int32_t>;
   using token_mask = std::span<const std::uint8_t>;
 
+  /// Keeps no copies: nothing to hold.
+  struct weights_hold {
+    weights_hold() = default;
+    weights_hold(const weights_hold&) = delete;
+    weights_hold& operator=(const weights_hold&) = delete;
+    ~weights_hold() {}
+  };
+  [[nodiscard]] weights_hold hold_weights() const { return {}; }
+
   void embed(const_matrix table, indices ids, matrix out) const { reference_ops::embed<Scalar>(table, ids, out); }
 
   void embed_backward(const_matrix dout, indices ids, matrix dtable) const {

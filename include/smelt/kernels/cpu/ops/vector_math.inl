@@ -1,17 +1,7 @@
 // How are exp, sigmoid and sqrt taken of a whole vector at once?
-#pragma once
 
-#include <smelt/kernels/cpu/simd.hpp>
 
-#if defined(__SSE2__)
-#include <immintrin.h>
-#elif defined(__aarch64__)
-#include <arm_neon.h>
-#else
-#include <cmath>
-#endif
-
-namespace smelt::cpu_ops {
+namespace smelt::cpu_ops::SMELT_SET {
 
 /// e^x to about 1 unit in the last place (relative error below 1.5e-7). Below -87.33 it is 0, above 88.02 infinity; a
 /// NaN stays one.
@@ -52,9 +42,9 @@ namespace smelt::cpu_ops {
 
 /// The correctly rounded square root.
 [[nodiscard]] inline floats sqrt(floats x) noexcept {
-#if defined(__AVX512F__)
+#if SMELT_VECTOR_BYTES == 64
   return (floats)_mm512_maskz_sqrt_ps(0xFFFF, (__m512)x);  // g++ 12 finds the unmasked one uninitialised
-#elif defined(__AVX__)
+#elif SMELT_VECTOR_BYTES == 32
   return (floats)_mm256_sqrt_ps((__m256)x);
 #elif defined(__SSE2__)
   return (floats)_mm_sqrt_ps((__m128)x);
@@ -66,4 +56,4 @@ namespace smelt::cpu_ops {
 #endif
 }
 
-}  // namespace smelt::cpu_ops
+}  // namespace smelt::cpu_ops::SMELT_SET

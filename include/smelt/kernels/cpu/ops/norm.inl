@@ -1,21 +1,13 @@
 // How long is a vector? Its Euclidean norm, without overflow on the way.
-#pragma once
 
-#include <cmath>
-#include <cstdint>
-#include <smelt/kernels/cpu/context.hpp>
-#include <smelt/kernels/policy/cpu_tasks.hpp>
-#include <span>
-
-namespace smelt::cpu_ops {
+namespace smelt::cpu_ops::SMELT_SET {
 
 /// sqrt(sum of squares), in double, where the square of a float neither overflows nor vanishes. A NaN gives NaN,
 /// otherwise an infinity gives infinity.
-template <class Executor>
-[[nodiscard]] double norm(context<Executor>& c, std::span<const float> x) {
+[[nodiscard]] inline double norm(context& c, std::span<const float> x) {
   const auto size = static_cast<std::int64_t>(x.size());
   const std::int64_t tasks = (size + policy::flat_elements - 1) / policy::flat_elements;
-  const std::span<double> partial = c.shared().template take<double>(tasks);
+  const std::span<double> partial = c.shared().take<double>(tasks);
   c.for_chunks(size, policy::flat_elements, [&](std::int64_t first, std::int64_t last) {
     constexpr std::int64_t width = 16;  // independent sums, which the compiler makes vectors of
     double sums[width] = {};
@@ -33,4 +25,4 @@ template <class Executor>
   return std::sqrt(total);
 }
 
-}  // namespace smelt::cpu_ops
+}  // namespace smelt::cpu_ops::SMELT_SET

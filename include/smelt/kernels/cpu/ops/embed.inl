@@ -1,20 +1,9 @@
 // What is the vector of a token? A row of the table.
-#pragma once
 
-#include <algorithm>
-#include <cstdint>
-#include <smelt/core/view.hpp>
-#include <smelt/kernels/check.hpp>
-#include <smelt/kernels/cpu/context.hpp>
-#include <smelt/kernels/cpu/simd.hpp>
-#include <smelt/kernels/policy/cpu_tasks.hpp>
-#include <span>
-
-namespace smelt::cpu_ops {
+namespace smelt::cpu_ops::SMELT_SET {
 
 /// out[T,H] = table[ids[t]]. Throws invalid_argument for an id outside the table before anything is written.
-template <class Executor>
-void embed(context<Executor>& c, matrix_view<const float> table, std::span<const std::int32_t> ids,
+inline void embed(context& c, matrix_view<const float> table, std::span<const std::int32_t> ids,
            matrix_view<float> out) {
   const auto tokens = static_cast<std::int64_t>(ids.size());
   check_shape("embed", "table", table, table.rows, table.cols);
@@ -30,8 +19,7 @@ void embed(context<Executor>& c, matrix_view<const float> table, std::span<const
 }
 
 /// dtable[V,H] += rows of dout[T,H]. A task owns some columns of the table and walks all tokens in order.
-template <class Executor>
-void embed_backward(context<Executor>& c, matrix_view<const float> dout, std::span<const std::int32_t> ids,
+inline void embed_backward(context& c, matrix_view<const float> dout, std::span<const std::int32_t> ids,
                     matrix_view<float> dtable) {
   const auto tokens = static_cast<std::int64_t>(ids.size());
   check_shape("embed_backward", "dtable", dtable, dtable.rows, dtable.cols);
@@ -46,4 +34,4 @@ void embed_backward(context<Executor>& c, matrix_view<const float> dout, std::sp
   });
 }
 
-}  // namespace smelt::cpu_ops
+}  // namespace smelt::cpu_ops::SMELT_SET

@@ -1,23 +1,10 @@
-// How many floats does one instruction take? A vector as wide as the compiler's target, by GCC vector extensions, which
+// How many floats does one instruction take? A vector as wide as the instruction set's, by GCC vector extensions, which
 // g++ and clang++ both compile for every architecture.
-#pragma once
 
-#include <cstdint>
+namespace smelt::cpu_ops::SMELT_SET {
 
-#if defined(__AVX__)
-#include <immintrin.h>
-#endif
-
-namespace smelt::cpu_ops {
-
-/// Floats in a vector of the target that this translation unit is compiled for.
-#if defined(__AVX512F__)
-inline constexpr std::int64_t lanes = 16;
-#elif defined(__AVX__)
-inline constexpr std::int64_t lanes = 8;
-#else
-inline constexpr std::int64_t lanes = 4;
-#endif
+/// Floats in a vector of the instruction set.
+inline constexpr std::int64_t lanes = SMELT_VECTOR_BYTES / 4;
 
 /// A vector of floats, with element-wise arithmetic and comparisons.
 using floats = float __attribute__((vector_size(lanes * 4)));
@@ -54,9 +41,9 @@ namespace detail {
 
 /// The first `count` < lanes floats from memory, and zeros. Reads no others.
 [[nodiscard]] inline floats load_partial(const float* from, std::int64_t count) noexcept {
-#if defined(__AVX512F__)
+#if SMELT_VECTOR_BYTES == 64
   return (floats)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1U << count) - 1), from);
-#elif defined(__AVX__)
+#elif SMELT_VECTOR_BYTES == 32
   return (floats)_mm256_maskload_ps(from, (__m256i)detail::lanes_below(count));
 #else
   float buffer[lanes] = {};
@@ -72,9 +59,9 @@ inline void store(float* to, floats value) noexcept {
 
 /// Writes the first `count` < lanes floats, and no others.
 inline void store_partial(float* to, floats value, std::int64_t count) noexcept {
-#if defined(__AVX512F__)
+#if SMELT_VECTOR_BYTES == 64
   _mm512_mask_storeu_ps(to, static_cast<__mmask16>((1U << count) - 1), (__m512)value);
-#elif defined(__AVX__)
+#elif SMELT_VECTOR_BYTES == 32
   _mm256_maskstore_ps(to, (__m256i)detail::lanes_below(count), (__m256)value);
 #else
   float buffer[lanes];
@@ -89,15 +76,15 @@ namespace detail {
 template <class Op>
 [[nodiscard]] inline float fold_lanes(floats value, Op op) noexcept {
   using quad = float __attribute__((vector_size(16)));
-#if defined(__AVX512F__)
+#if SMELT_VECTOR_BYTES == 64
   using octet = float __attribute__((vector_size(32)));
   const octet low8 = __builtin_shufflevector(value, value, 0, 1, 2, 3, 4, 5, 6, 7);
   const octet high8 = __builtin_shufflevector(value, value, 8, 9, 10, 11, 12, 13, 14, 15);
   const octet eight = op(low8, high8);
-#elif defined(__AVX__)
+#elif SMELT_VECTOR_BYTES == 32
   const floats eight = value;
 #endif
-#if defined(__AVX__)
+#if SMELT_VECTOR_BYTES >= 32
   const quad low4 = __builtin_shufflevector(eight, eight, 0, 1, 2, 3);
   const quad high4 = __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
   const quad four = op(low4, high4);
@@ -173,4 +160,4 @@ inline void for_vectors(std::int64_t size, Each each) {
   return top > result ? top : result;
 }
 
-}  // namespace smelt::cpu_ops
+}  // namespace smelt::cpu_ops::SMELT_SET

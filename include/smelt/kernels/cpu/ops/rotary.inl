@@ -1,26 +1,10 @@
 // How does a query or key know its position? Pairs (i, i + d/2) of a head turn by an angle proportional to it.
-#pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <smelt/core/error.hpp>
-#include <smelt/core/view.hpp>
-#include <smelt/kernels/check.hpp>
-#include <smelt/kernels/cpu/context.hpp>
-#include <smelt/kernels/cpu/rotary_table.hpp>
-#include <smelt/kernels/cpu/simd.hpp>
-#include <smelt/kernels/policy/cpu_tasks.hpp>
-#include <smelt/kernels/shapes.hpp>
-#include <span>
-#include <string>
-
-namespace smelt::cpu_ops {
+namespace smelt::cpu_ops::SMELT_SET {
 
 namespace detail {
 
-template <class Executor>
-void rotate(context<Executor>& c, const char* op, const rotary_shape& s, matrix_view<float> x,
+inline void rotate(context& c, const char* op, const rotary_shape& s, matrix_view<float> x,
             std::span<const std::int32_t> positions, float direction) {
   check_shape(op, "x", x, x.rows, std::int64_t{s.heads} * s.head_dim);
   check_size(op, "positions", positions, x.rows);
@@ -61,18 +45,18 @@ void rotate(context<Executor>& c, const char* op, const rotary_shape& s, matrix_
 
 /// Rotates x[T, heads * d] in place: pair i of every head by positions[t] * base^(-2i/d). Throws invalid_argument for a
 /// negative position. The angles of every position up to the greatest are kept: 4 * d bytes for each.
-template <class Executor, ShapeOf<rotary_shape> Shape>
-void rotary(context<Executor>& c, Shape shape, matrix_view<float> x, std::span<const std::int32_t> positions) {
+template <ShapeOf<rotary_shape> Shape>
+void rotary(context& c, Shape shape, matrix_view<float> x, std::span<const std::int32_t> positions) {
   const rotary_shape s = shape;
   detail::rotate(c, "rotary", s, x, positions, 1.0F);
 }
 
 /// Rotates a gradient back, in place.
-template <class Executor, ShapeOf<rotary_shape> Shape>
-void rotary_backward(context<Executor>& c, Shape shape, matrix_view<float> dx,
+template <ShapeOf<rotary_shape> Shape>
+void rotary_backward(context& c, Shape shape, matrix_view<float> dx,
                      std::span<const std::int32_t> positions) {
   const rotary_shape s = shape;
   detail::rotate(c, "rotary_backward", s, dx, positions, -1.0F);
 }
 
-}  // namespace smelt::cpu_ops
+}  // namespace smelt::cpu_ops::SMELT_SET

@@ -1,21 +1,6 @@
 // What do the chosen experts do to a token? Each a SwiGLU feed-forward, summed with the router's weights.
-#pragma once
 
-#include <algorithm>
-#include <cstdint>
-#include <smelt/core/view.hpp>
-#include <smelt/kernels/check.hpp>
-#include <smelt/kernels/cpu/context.hpp>
-#include <smelt/kernels/cpu/gemm.hpp>
-#include <smelt/kernels/cpu/simd.hpp>
-#include <smelt/kernels/cpu/vector_math.hpp>
-#include <smelt/kernels/grouping.hpp>
-#include <smelt/kernels/policy/cpu_tasks.hpp>
-#include <smelt/kernels/reference/experts.hpp>
-#include <smelt/kernels/shapes.hpp>
-#include <span>
-
-namespace smelt::cpu_ops {
+namespace smelt::cpu_ops::SMELT_SET {
 
 namespace detail {
 
@@ -52,8 +37,7 @@ inline void gather(matrix_view<const float> from, const grouping_view<>& groupin
 }
 
 // sums[token] = or += the token's `active` grouped rows, in slot order, each times its weight (1 without weights).
-template <class Executor>
-void combine(context<Executor>& c, const grouping_view<>& grouping, std::int64_t active, const float* rows,
+inline void combine(context& c, const grouping_view<>& grouping, std::int64_t active, const float* rows,
              const float* weights, matrix_view<float> sums, bool add) {
   const std::int64_t width = sums.cols;
   c.for_chunks(sums.rows, (std::max)(policy::row_elements / width, std::int64_t{1}),
@@ -77,8 +61,8 @@ void combine(context<Executor>& c, const grouping_view<>& grouping, std::int64_t
 
 /// y[T,H] = sum over slots of weights * down(silu(gate x) * (up x)). Weights of all experts are stacked: w_gate and
 /// w_up [E*f, H], w_down [E*H, f]. gate and up [T*k, f] are saved by grouped row. A task is some tokens of one expert.
-template <class Executor, ShapeOf<experts_shape> Shape>
-void experts(context<Executor>& c, Shape shape, matrix_view<const float> x, matrix_view<const float> w_gate,
+template <class Element, ShapeOf<experts_shape> Shape>
+void experts(context& c, Shape shape, matrix_view<const float> x, matrix_view<const float> w_gate,
              matrix_view<const float> w_up, matrix_view<const float> w_down, grouping_view<> grouping,
              matrix_view<const float> weights, matrix_view<float> gate, matrix_view<float> up, matrix_view<float> y) {
   const experts_shape s = shape;
@@ -94,9 +78,9 @@ void experts(context<Executor>& c, Shape shape, matrix_view<const float> x, matr
     const detail::expert_rows piece = pieces[task];
     const std::int64_t stride = width + policy::row_padding;
     const arena_loan memory = c.lend();
-    const std::span<float> gate_columns = memory->take<float>(packed_size(width, hidden));
-    const std::span<float> up_columns = memory->take<float>(packed_size(width, hidden));
-    const std::span<float> down_columns = memory->take<float>(packed_size(hidden, width));
+    const std::span<float> gate_columns = memory->take<float>(packed_size<float>(width, hidden));
+    const std::span<float> up_columns = memory->take<float>(packed_size<float>(width, hidden));
+    const std::span<float> down_columns = memory->take<float>(packed_size<float>(hidden, width));
     const std::span<float> inputs = memory->take<float>(policy::expert_rows * stride);
     const std::span<float> activations = memory->take<float>(policy::expert_rows * hidden);
     const std::int64_t panels = panel_count(hidden);
@@ -109,14 +93,13 @@ void experts(context<Executor>& c, Shape shape, matrix_view<const float> x, matr
       detail::gather(x, grouping, s.active, first, rows, 0, width, inputs.data(), stride);
       float* gates = gate.data + first * hidden;
       float* ups = up.data + first * hidden;
-      multiply({inputs.data(), stride, 1}, {gate_columns.data(), width}, rows, width, hidden, gates, hidden, false);
-      multiply({inputs.data(), stride, 1}, {up_columns.data(), width}, rows, width, hidden, ups, hidden, false);
+      multiply(row_operand<float>{inputs.data(), stride}, packed_operand<float>{gate_columns.data(), width}, rows, width, hidden, overwrite(gates, hidden));
+      multiply(row_operand<float>{inputs.data(), stride}, packed_operand<float>{up_columns.data(), width}, rows, width, hidden, overwrite(ups, hidden));
       for_vectors(rows * hidden, [&](auto get, auto put) {
         const floats g = get(gates);
         put(activations.data(), g * sigmoid(g) * get(ups));
       });
-      multiply({activations.data(), hidden, 1}, {down_columns.data(), hidden}, rows, hidden, width,
-               results.data() + first * width, width, false);
+      multiply(row_operand<float>{activations.data(), hidden}, packed_operand<float>{down_columns.data(), hidden}, rows, hidden, width, overwrite(results.data() + first * width, width));
     }
   });
   detail::combine(c, grouping, s.active, results.data(), weights.data, y, false);
@@ -124,8 +107,8 @@ void experts(context<Executor>& c, Shape shape, matrix_view<const float> x, matr
 
 /// dx[T,H] +=, dw_gate +=, dw_up +=, dw_down += and dweights[T,k] (overwritten) from dy[T,H]. Gradients of experts
 /// without tokens keep their bits.
-template <class Executor, ShapeOf<experts_shape> Shape>
-void experts_backward(context<Executor>& c, Shape shape, matrix_view<const float> x, matrix_view<const float> w_gate,
+template <class Element, ShapeOf<experts_shape> Shape>
+void experts_backward(context& c, Shape shape, matrix_view<const float> x, matrix_view<const float> w_gate,
                       matrix_view<const float> w_up, matrix_view<const float> w_down, grouping_view<> grouping,
                       matrix_view<const float> weights, matrix_view<const float> gate, matrix_view<const float> up,
                       matrix_view<const float> dy, matrix_view<float> dx, matrix_view<float> dw_gate,
@@ -150,9 +133,9 @@ void experts_backward(context<Executor>& c, Shape shape, matrix_view<const float
     const detail::expert_rows piece = pieces[task];
     const std::int64_t stride = width + policy::row_padding;
     const arena_loan memory = c.lend();
-    const std::span<float> down_rows = memory->take<float>(packed_size(width, hidden));
-    const std::span<float> gate_rows = memory->take<float>(packed_size(hidden, width));
-    const std::span<float> up_rows = memory->take<float>(packed_size(hidden, width));
+    const std::span<float> down_rows = memory->take<float>(packed_size<float>(width, hidden));
+    const std::span<float> gate_rows = memory->take<float>(packed_size<float>(hidden, width));
+    const std::span<float> up_rows = memory->take<float>(packed_size<float>(hidden, width));
     const std::span<float> outputs = memory->take<float>(policy::expert_rows * stride);
     const std::span<float> pulled = memory->take<float>(policy::expert_rows * hidden);
     const auto rows_of = [](matrix_view<const float> m, std::int64_t first) {
@@ -164,8 +147,7 @@ void experts_backward(context<Executor>& c, Shape shape, matrix_view<const float
     for (std::int64_t first = piece.first; first < piece.last; first += policy::expert_rows) {
       const std::int64_t rows = (std::min)(policy::expert_rows, piece.last - first);
       detail::gather(dy, grouping, s.active, first, rows, 0, width, outputs.data(), stride);
-      multiply({outputs.data(), stride, 1}, {down_rows.data(), width}, rows, width, hidden, pulled.data(), hidden,
-               false);
+      multiply(row_operand<float>{outputs.data(), stride}, packed_operand<float>{down_rows.data(), width}, rows, width, hidden, overwrite(pulled.data(), hidden));
       for (std::int64_t i = 0; i < rows; ++i) {
         const std::int64_t assignment = grouping.assignment[first + i];
         const float weight = weights.data[assignment];
@@ -188,10 +170,8 @@ void experts_backward(context<Executor>& c, Shape shape, matrix_view<const float
         dweights.data[assignment] = sum_lanes(dweight);
       }
       float* dresult = dresults.data() + first * width;
-      multiply({dgate.data() + first * hidden, hidden, 1}, {gate_rows.data(), hidden}, rows, hidden, width, dresult,
-               width, false);
-      multiply({dup.data() + first * hidden, hidden, 1}, {up_rows.data(), hidden}, rows, hidden, width, dresult, width,
-               true);
+      multiply(row_operand<float>{dgate.data() + first * hidden, hidden}, packed_operand<float>{gate_rows.data(), hidden}, rows, hidden, width, overwrite(dresult, width));
+      multiply(row_operand<float>{dup.data() + first * hidden, hidden}, packed_operand<float>{up_rows.data(), hidden}, rows, hidden, width, accumulate(dresult, width));
     }
   });
   detail::combine(c, grouping, s.active, dresults.data(), nullptr, dx, true);
@@ -204,35 +184,32 @@ void experts_backward(context<Executor>& c, Shape shape, matrix_view<const float
     const std::int64_t e = task / (hidden_blocks + width_blocks);
     const std::int64_t part = task % (hidden_blocks + width_blocks);
     const arena_loan memory = c.lend();
-    for (std::int64_t first = grouping.offsets[e]; first < grouping.offsets[e + 1]; first += policy::gemm_depth) {
-      const std::int64_t depth = (std::min)(policy::gemm_depth, grouping.offsets[e + 1] - first);
+    for (std::int64_t first = grouping.offsets[e]; first < grouping.offsets[e + 1]; first += policy::gradient_depth) {
+      const std::int64_t depth = (std::min)(policy::gradient_depth, grouping.offsets[e + 1] - first);
       memory->reset();
       if (part < hidden_blocks) {
         const std::int64_t j = part * block;
         const std::int64_t rows = (std::min)(block, hidden - j);
-        const std::span<float> inputs = memory->take<float>(packed_size(policy::gemm_depth, width));
+        const std::span<float> inputs = memory->take<float>(packed_size<float>(policy::gradient_depth, width));
         pack_rows([&](std::int64_t i) { return x.data + grouping.assignment[first + i] / s.active * width; }, depth,
                   width, 0, panel_count(width), inputs.data());
         const std::int64_t at = first * hidden + j;
         const std::int64_t to = (e * hidden + j) * width;
-        multiply({dgate.data() + at, 1, hidden}, {inputs.data(), depth}, rows, depth, width, dw_gate.data + to, width,
-                 true);
-        multiply({dup.data() + at, 1, hidden}, {inputs.data(), depth}, rows, depth, width, dw_up.data + to, width,
-                 true);
+        multiply(column_operand<float>{dgate.data() + at, hidden}, packed_operand<float>{inputs.data(), depth}, rows, depth, width, accumulate(dw_gate.data + to, width));
+        multiply(column_operand<float>{dup.data() + at, hidden}, packed_operand<float>{inputs.data(), depth}, rows, depth, width, accumulate(dw_up.data + to, width));
       } else {
         const std::int64_t h = (part - hidden_blocks) * block;
         const std::int64_t rows = (std::min)(block, width - h);
         const std::int64_t stride = rows + policy::row_padding;
-        const std::span<float> outputs = memory->take<float>(policy::gemm_depth * (block + policy::row_padding));
-        const std::span<float> inputs = memory->take<float>(packed_size(policy::gemm_depth, hidden));
+        const std::span<float> outputs = memory->take<float>(policy::gradient_depth * (block + policy::row_padding));
+        const std::span<float> inputs = memory->take<float>(packed_size<float>(policy::gradient_depth, hidden));
         detail::gather(dy, grouping, s.active, first, depth, h, rows, outputs.data(), stride);
         pack_rows([&](std::int64_t i) { return activation.data() + (first + i) * hidden; }, depth, hidden, 0,
                   panel_count(hidden), inputs.data());
-        multiply({outputs.data(), 1, stride}, {inputs.data(), depth}, rows, depth, hidden,
-                 dw_down.data + (e * width + h) * hidden, hidden, true);
+        multiply(column_operand<float>{outputs.data(), stride}, packed_operand<float>{inputs.data(), depth}, rows, depth, hidden, accumulate(dw_down.data + (e * width + h) * hidden, hidden));
       }
     }
   });
 }
 
-}  // namespace smelt::cpu_ops
+}  // namespace smelt::cpu_ops::SMELT_SET

@@ -1,22 +1,6 @@
 // Which experts does a token visit, with which weights, and what do the router's own losses say about it?
-#pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <smelt/core/view.hpp>
-#include <smelt/kernels/backend.hpp>
-#include <smelt/kernels/check.hpp>
-#include <smelt/kernels/cpu/context.hpp>
-#include <smelt/kernels/cpu/simd.hpp>
-#include <smelt/kernels/cpu/vector_math.hpp>
-#include <smelt/kernels/policy/cpu_tasks.hpp>
-#include <smelt/kernels/reference/route.hpp>
-#include <smelt/kernels/shapes.hpp>
-#include <span>
-
-namespace smelt::cpu_ops {
+namespace smelt::cpu_ops::SMELT_SET {
 
 namespace detail {
 
@@ -54,8 +38,8 @@ inline void order_by_rank(std::int64_t experts, float* values, std::int32_t* ran
 /// scores[T,E] (softmax over all experts, or sigmoid) and logsumexp[T] of logits[T,E]; ids[T*k] in descending order of
 /// score + selection_bias[E] (empty: none), ties to the lower index; weights[T,k] are the selected scores, divided by
 /// their sum when the shape renormalises. Non-finite logits give non-finite scores, and ids that are still valid.
-template <class Executor, ShapeOf<router_shape> Shape>
-void route(context<Executor>& c, Shape shape, matrix_view<const float> logits, std::span<const float> selection_bias,
+template <ShapeOf<router_shape> Shape>
+void route(context& c, Shape shape, matrix_view<const float> logits, std::span<const float> selection_bias,
            matrix_view<float> scores, std::span<std::int32_t> ids, matrix_view<float> weights,
            std::span<float> logsumexp) {
   const router_shape s = shape;
@@ -103,8 +87,8 @@ void route(context<Executor>& c, Shape shape, matrix_view<const float> logits, s
 /// The router's losses over the tokens whose mask is not 0 (an empty mask is all of them), and load[E], the share of
 /// selections. Sums run over the counted tokens in chunks of a fixed number of them, so tokens that do not count leave
 /// no trace, not even in the rounding.
-template <class Executor, ShapeOf<router_shape> Shape>
-[[nodiscard]] router_losses route_losses(context<Executor>& c, Shape shape, matrix_view<const float> scores,
+template <ShapeOf<router_shape> Shape>
+[[nodiscard]] router_losses route_losses(context& c, Shape shape, matrix_view<const float> scores,
                                          std::span<const std::int32_t> ids, std::span<const float> logsumexp,
                                          std::span<const std::uint8_t> mask, std::span<float> load) {
   const router_shape s = shape;
@@ -156,8 +140,8 @@ template <class Executor, ShapeOf<router_shape> Shape>
 
 /// dlogits[T,E] (overwritten) from dweights[T,k] and, on the counted tokens, from scale.balance * balance and
 /// scale.z * z. The load is a count and has no gradient.
-template <class Executor, ShapeOf<router_shape> Shape>
-void route_backward(context<Executor>& c, Shape shape, matrix_view<const float> scores,
+template <ShapeOf<router_shape> Shape>
+void route_backward(context& c, Shape shape, matrix_view<const float> scores,
                     std::span<const std::int32_t> ids, matrix_view<const float> weights,
                     std::span<const float> logsumexp, std::span<const float> load, std::span<const std::uint8_t> mask,
                     matrix_view<const float> dweights, router_loss_scale scale, matrix_view<float> dlogits) {
@@ -230,4 +214,4 @@ void route_backward(context<Executor>& c, Shape shape, matrix_view<const float> 
   });
 }
 
-}  // namespace smelt::cpu_ops
+}  // namespace smelt::cpu_ops::SMELT_SET

@@ -1,18 +1,9 @@
 // How does a sublayer's output enter the residual stream? Times its visit's coefficient.
-#pragma once
 
-#include <cstdint>
-#include <smelt/core/view.hpp>
-#include <smelt/kernels/check.hpp>
-#include <smelt/kernels/cpu/context.hpp>
-#include <smelt/kernels/cpu/simd.hpp>
-#include <smelt/kernels/policy/cpu_tasks.hpp>
-
-namespace smelt::cpu_ops {
+namespace smelt::cpu_ops::SMELT_SET {
 
 /// target += scale * source.
-template <class Executor>
-void add_scaled(context<Executor>& c, double scale, matrix_view<const float> source, matrix_view<float> target) {
+inline void add_scaled(context& c, double scale, matrix_view<const float> source, matrix_view<float> target) {
   check_shape("add_scaled", "target", target, source.rows, source.cols);
   const auto factor = static_cast<float>(scale);
   c.for_chunks(source.size(), policy::flat_elements, [&](std::int64_t first, std::int64_t last) {
@@ -23,8 +14,7 @@ void add_scaled(context<Executor>& c, double scale, matrix_view<const float> sou
 }
 
 /// target = scale * source.
-template <class Executor>
-void copy_scaled(context<Executor>& c, double scale, matrix_view<const float> source, matrix_view<float> target) {
+inline void copy_scaled(context& c, double scale, matrix_view<const float> source, matrix_view<float> target) {
   check_shape("copy_scaled", "target", target, source.rows, source.cols);
   const auto factor = static_cast<float>(scale);
   c.for_chunks(source.size(), policy::flat_elements, [&](std::int64_t first, std::int64_t last) {
@@ -34,4 +24,4 @@ void copy_scaled(context<Executor>& c, double scale, matrix_view<const float> so
   });
 }
 
-}  // namespace smelt::cpu_ops
+}  // namespace smelt::cpu_ops::SMELT_SET

@@ -1,22 +1,7 @@
 // What does a token read from the tokens before it? A softmax-weighted mean of their values. A task is one sequence and
 // one KV head; it walks blocks of query rows and keeps only their scores: rows x length, never length x length.
-#pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <smelt/core/view.hpp>
-#include <smelt/kernels/check.hpp>
-#include <smelt/kernels/cpu/context.hpp>
-#include <smelt/kernels/cpu/gemm.hpp>
-#include <smelt/kernels/cpu/simd.hpp>
-#include <smelt/kernels/cpu/vector_math.hpp>
-#include <smelt/kernels/policy/cpu_tasks.hpp>
-#include <smelt/kernels/reference/attention.hpp>
-#include <smelt/kernels/shapes.hpp>
-#include <span>
-
-namespace smelt::cpu_ops {
+namespace smelt::cpu_ops::SMELT_SET {
 
 namespace detail {
 
@@ -65,8 +50,8 @@ struct attention_task {
 /// out[T, heads*d] for q[T, heads*d], k and v [T, kv_heads*d]: query row t attends to key rows first[t] .. t; what
 /// other rows hold cannot matter, not even a NaN. lse[T * heads] is the log of the sum of exp(score), token-major. Rows
 /// are whole sequences of `length`. Throws invalid_argument for a first[t] outside the sequence or after t.
-template <class Executor, ShapeOf<attention_shape> Shape>
-void attention(context<Executor>& c, Shape shape, matrix_view<const float> q, matrix_view<const float> k,
+template <class Element, ShapeOf<attention_shape> Shape>
+void attention(context& c, Shape shape, matrix_view<const float> q, matrix_view<const float> k,
                matrix_view<const float> v, std::span<const std::int32_t> first, std::int64_t length,
                matrix_view<float> out, std::span<float> lse) {
   const attention_shape s = shape;
@@ -89,18 +74,17 @@ void attention(context<Executor>& c, Shape shape, matrix_view<const float> q, ma
       return;
     }
     const arena_loan memory = c.lend();
-    const std::span<float> keys = memory->take<float>(packed_size(d, length));
-    const std::span<float> values = memory->take<float>(packed_size(length, d));
+    const std::span<float> keys = memory->take<float>(packed_size<float>(d, length));
+    const std::span<float> values = memory->take<float>(packed_size<float>(length, d));
     const std::span<float> scores = memory->take<float>(policy::attention_rows * at.stride);
-    pack_columns(k.data + at.row * k.cols + at.kv_col, k.cols, d, length, 0, panel_count(length), keys.data());
-    pack_rows([&](std::int64_t j) { return v.data + (at.row + j) * v.cols + at.kv_col; }, length, d, 0, panel_count(d),
+    pack_columns<float>(k.data + at.row * k.cols + at.kv_col, k.cols, d, length, 0, panel_count(length), keys.data());
+    pack_rows<float>([&](std::int64_t j) { return v.data + (at.row + j) * v.cols + at.kv_col; }, length, d, 0, panel_count(d),
               values.data());
     for (std::int64_t query = 0; query < length; query += policy::attention_rows) {
       const detail::attention_task::block b = at.at(query, length, first);
       for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
         const std::int64_t offset = (at.row + query) * q.cols + h * d;
-        multiply({q.data + offset, q.cols, 1}, {keys.data() + b.packed * d, d}, b.rows, d, b.cols, scores.data(),
-                 at.stride, false);
+        multiply(row_operand<float>{q.data + offset, q.cols}, packed_operand<float>{keys.data() + b.packed * d, d}, b.rows, d, b.cols, overwrite(scores.data(), at.stride));
         float sums[policy::attention_rows];
         for (std::int64_t i = 0; i < b.rows; ++i) {
           const std::int64_t token = at.row + query + i;
@@ -115,8 +99,7 @@ void attention(context<Executor>& c, Shape shape, matrix_view<const float> q, ma
           std::fill(row + high, row + b.high, 0.0F);
           lse[token * s.heads + h] = top * scale + std::log(sums[i]);
         }
-        multiply({scores.data() + (b.low - b.packed), at.stride, 1}, {values.data(), length, b.low}, b.rows,
-                 b.high - b.low, d, out.data + offset, out.cols, false);
+        multiply(row_operand<float>{scores.data() + (b.low - b.packed), at.stride}, packed_operand<float>{values.data(), length, b.low}, b.rows, b.high - b.low, d, overwrite(out.data + offset, out.cols));
         for (std::int64_t i = 0; i < b.rows; ++i) {
           float* row = out.data + offset + i * out.cols;
           const float inverse = 1.0F / sums[i];
@@ -128,8 +111,8 @@ void attention(context<Executor>& c, Shape shape, matrix_view<const float> q, ma
 }
 
 /// dq, dk, dv (overwritten) from dout, with the forward pass's inputs, out and lse. The weights are computed again.
-template <class Executor, ShapeOf<attention_shape> Shape>
-void attention_backward(context<Executor>& c, Shape shape, matrix_view<const float> q, matrix_view<const float> k,
+template <class Element, ShapeOf<attention_shape> Shape>
+void attention_backward(context& c, Shape shape, matrix_view<const float> q, matrix_view<const float> k,
                         matrix_view<const float> v, std::span<const std::int32_t> first, std::int64_t length,
                         matrix_view<const float> out, std::span<const float> lse, matrix_view<const float> dout,
                         matrix_view<float> dq, matrix_view<float> dk, matrix_view<float> dv) {
@@ -162,26 +145,24 @@ void attention_backward(context<Executor>& c, Shape shape, matrix_view<const flo
       return;
     }
     const arena_loan memory = c.lend();
-    const std::span<float> key_columns = memory->take<float>(packed_size(d, length));
-    const std::span<float> value_columns = memory->take<float>(packed_size(d, length));
-    const std::span<float> key_rows = memory->take<float>(packed_size(length, d));
-    const std::span<float> query_rows = memory->take<float>(packed_size(policy::attention_rows, d));
-    const std::span<float> dout_rows = memory->take<float>(packed_size(policy::attention_rows, d));
+    const std::span<float> key_columns = memory->take<float>(packed_size<float>(d, length));
+    const std::span<float> value_columns = memory->take<float>(packed_size<float>(d, length));
+    const std::span<float> key_rows = memory->take<float>(packed_size<float>(length, d));
+    const std::span<float> query_rows = memory->take<float>(packed_size<float>(policy::attention_rows, d));
+    const std::span<float> dout_rows = memory->take<float>(packed_size<float>(policy::attention_rows, d));
     const std::span<float> weights = memory->take<float>(policy::attention_rows * at.stride);
     const std::span<float> dscores = memory->take<float>(policy::attention_rows * at.stride);
     const std::int64_t kv_offset = at.row * k.cols + at.kv_col;
-    pack_columns(k.data + kv_offset, k.cols, d, length, 0, panel_count(length), key_columns.data());
-    pack_columns(v.data + kv_offset, v.cols, d, length, 0, panel_count(length), value_columns.data());
-    pack_rows([&](std::int64_t j) { return k.data + kv_offset + j * k.cols; }, length, d, 0, panel_count(d),
+    pack_columns<float>(k.data + kv_offset, k.cols, d, length, 0, panel_count(length), key_columns.data());
+    pack_columns<float>(v.data + kv_offset, v.cols, d, length, 0, panel_count(length), value_columns.data());
+    pack_rows<float>([&](std::int64_t j) { return k.data + kv_offset + j * k.cols; }, length, d, 0, panel_count(d),
               key_rows.data());
     for (std::int64_t query = 0; query < length; query += policy::attention_rows) {
       const detail::attention_task::block b = at.at(query, length, first);
       for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
         const std::int64_t offset = (at.row + query) * q.cols + h * d;
-        multiply({q.data + offset, q.cols, 1}, {key_columns.data() + b.packed * d, d}, b.rows, d, b.cols,
-                 weights.data(), at.stride, false);
-        multiply({dout.data + offset, q.cols, 1}, {value_columns.data() + b.packed * d, d}, b.rows, d, b.cols,
-                 dscores.data(), at.stride, false);
+        multiply(row_operand<float>{q.data + offset, q.cols}, packed_operand<float>{key_columns.data() + b.packed * d, d}, b.rows, d, b.cols, overwrite(weights.data(), at.stride));
+        multiply(row_operand<float>{dout.data + offset, q.cols}, packed_operand<float>{value_columns.data() + b.packed * d, d}, b.rows, d, b.cols, overwrite(dscores.data(), at.stride));
         for (std::int64_t i = 0; i < b.rows; ++i) {
           const std::int64_t token = at.row + query + i;
           float* weight = weights.data() + i * at.stride - b.packed;  // indexed by key
@@ -206,19 +187,16 @@ void attention_backward(context<Executor>& c, Shape shape, matrix_view<const flo
         const std::int64_t keys = b.high - b.low;
         const float* weight = weights.data() + (b.low - b.packed);
         const float* dscore = dscores.data() + (b.low - b.packed);
-        multiply({dscore, at.stride, 1}, {key_rows.data(), length, b.low}, b.rows, keys, d, dq.data + offset, dq.cols,
-                 false);
-        pack_rows([&](std::int64_t i) { return q.data + offset + i * q.cols; }, b.rows, d, 0, panel_count(d),
+        multiply(row_operand<float>{dscore, at.stride}, packed_operand<float>{key_rows.data(), length, b.low}, b.rows, keys, d, overwrite(dq.data + offset, dq.cols));
+        pack_rows<float>([&](std::int64_t i) { return q.data + offset + i * q.cols; }, b.rows, d, 0, panel_count(d),
                   query_rows.data());
-        pack_rows([&](std::int64_t i) { return dout.data + offset + i * q.cols; }, b.rows, d, 0, panel_count(d),
+        pack_rows<float>([&](std::int64_t i) { return dout.data + offset + i * q.cols; }, b.rows, d, 0, panel_count(d),
                   dout_rows.data());
-        multiply({dscore, 1, at.stride}, {query_rows.data(), b.rows}, keys, b.rows, d,
-                 dk.data + kv_offset + b.low * k.cols, k.cols, true);
-        multiply({weight, 1, at.stride}, {dout_rows.data(), b.rows}, keys, b.rows, d,
-                 dv.data + kv_offset + b.low * v.cols, v.cols, true);
+        multiply(column_operand<float>{dscore, at.stride}, packed_operand<float>{query_rows.data(), b.rows}, keys, b.rows, d, accumulate(dk.data + kv_offset + b.low * k.cols, k.cols));
+        multiply(column_operand<float>{weight, at.stride}, packed_operand<float>{dout_rows.data(), b.rows}, keys, b.rows, d, accumulate(dv.data + kv_offset + b.low * v.cols, v.cols));
       }
     }
   });
 }
 
-}  // namespace smelt::cpu_ops
+}  // namespace smelt::cpu_ops::SMELT_SET

@@ -1,24 +1,7 @@
 // How surprised is the model by the next token? The cross-entropy of a softmax over the vocabulary, a chunk of which
 // has logits at a time.
-#pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <smelt/core/view.hpp>
-#include <smelt/kernels/backend.hpp>
-#include <smelt/kernels/check.hpp>
-#include <smelt/kernels/cpu/context.hpp>
-#include <smelt/kernels/cpu/gemm.hpp>
-#include <smelt/kernels/cpu/simd.hpp>
-#include <smelt/kernels/cpu/vector_math.hpp>
-#include <smelt/kernels/policy/cpu_tasks.hpp>
-#include <smelt/kernels/reference/cross_entropy.hpp>
-#include <smelt/kernels/shapes.hpp>
-#include <span>
-
-namespace smelt::cpu_ops {
+namespace smelt::cpu_ops::SMELT_SET {
 
 namespace detail {
 
@@ -42,7 +25,7 @@ inline void chunk_logits(arena& memory, matrix_view<const float> x, std::span<co
   for (std::int64_t r = first; r < last; ++r) {
     std::copy_n(x.data + counted[r] * x.cols, x.cols, inputs.data() + (r - first) * padded);
   }
-  multiply({inputs.data(), padded, 1}, {packed, x.cols}, last - first, x.cols, entries, logits, stride, false);
+  multiply(row_operand<float>{inputs.data(), padded}, packed_operand<float>{packed, x.cols}, last - first, x.cols, entries, overwrite(logits, stride));
 }
 
 [[nodiscard]] inline std::int64_t logit_stride(std::int64_t entries) noexcept {
@@ -54,8 +37,8 @@ inline void chunk_logits(arena& memory, matrix_view<const float> x, std::span<co
 /// losses[T] (nats) and logsumexp[T] of the logits x[T,H] table[V,H]^T against targets[T], and the sum over the
 /// targets that count. A target of -1 is no loss: both its entries are 0. Throws invalid_argument, before anything is
 /// computed, for a target outside -1 .. vocab - 1.
-template <class Executor, ShapeOf<head_shape> Shape>
-[[nodiscard]] loss_sum cross_entropy(context<Executor>& c, Shape shape, matrix_view<const float> x,
+template <class Element, ShapeOf<head_shape> Shape>
+[[nodiscard]] loss_sum cross_entropy(context& c, Shape shape, matrix_view<const float> x,
                                      matrix_view<const float> table, std::span<const std::int32_t> targets,
                                      std::span<float> losses, std::span<float> logsumexp) {
   const head_shape s = shape;
@@ -70,7 +53,7 @@ template <class Executor, ShapeOf<head_shape> Shape>
   const std::span<const std::int32_t> counted = detail::counted_targets(shared, targets);
   const auto tokens = static_cast<std::int64_t>(counted.size());
   const std::int64_t most = (std::min)(vocab, policy::vocab_chunk);
-  const std::span<float> packed = shared.take<float>(packed_size(width, most));
+  const std::span<float> packed = shared.take<float>(packed_size<float>(width, most));
   const std::span<float> tops = shared.take<float>(tokens);
   const std::span<float> sums = shared.take<float>(tokens);
   const std::span<float> target_logits = shared.take<float>(tokens);
@@ -108,8 +91,8 @@ template <class Executor, ShapeOf<head_shape> Shape>
 }
 
 /// dx[T,H] (overwritten; exactly 0 where the target is -1) and dtable[V,H] += of scale * the sum of the losses.
-template <class Executor, ShapeOf<head_shape> Shape>
-void cross_entropy_backward(context<Executor>& c, Shape shape, matrix_view<const float> x,
+template <class Element, ShapeOf<head_shape> Shape>
+void cross_entropy_backward(context& c, Shape shape, matrix_view<const float> x,
                             matrix_view<const float> table, std::span<const std::int32_t> targets,
                             std::span<const float> logsumexp, double scale, matrix_view<float> dx,
                             matrix_view<float> dtable) {
@@ -124,9 +107,9 @@ void cross_entropy_backward(context<Executor>& c, Shape shape, matrix_view<const
   const std::span<const std::int32_t> counted = detail::counted_targets(shared, targets);
   const auto tokens = static_cast<std::int64_t>(counted.size());
   const std::int64_t most = (std::min)(vocab, policy::vocab_chunk);
-  const std::span<float> columns = shared.take<float>(packed_size(width, most));
-  const std::span<float> rows = shared.take<float>(packed_size(most, width));
-  const std::span<float> inputs = shared.take<float>(packed_size(tokens, width));
+  const std::span<float> columns = shared.take<float>(packed_size<float>(width, most));
+  const std::span<float> rows = shared.take<float>(packed_size<float>(most, width));
+  const std::span<float> inputs = shared.take<float>(packed_size<float>(tokens, width));
   const std::span<float> dlogits = shared.take<float>(tokens * detail::logit_stride(most));
   const auto factor = static_cast<float>(scale);
   for (std::int64_t t = 0; t < x.rows; ++t) {
@@ -158,8 +141,7 @@ void cross_entropy_backward(context<Executor>& c, Shape shape, matrix_view<const
         if (target >= 0 && target < entries) row[target] -= factor;
       }
       const std::span<float> gradients = memory->take<float>(policy::head_rows * width);
-      multiply({dlogits.data() + first * stride, stride, 1}, {rows.data(), entries}, last - first, entries, width,
-               gradients.data(), width, false);
+      multiply(row_operand<float>{dlogits.data() + first * stride, stride}, packed_operand<float>{rows.data(), entries}, last - first, entries, width, overwrite(gradients.data(), width));
       for (std::int64_t r = first; r < last; ++r) {
         const float* from = gradients.data() + (r - first) * width;
         float* to = dx.data + counted[r] * width;
@@ -167,10 +149,9 @@ void cross_entropy_backward(context<Executor>& c, Shape shape, matrix_view<const
       }
     });
     for_blocks(c, entries, width, [&](std::int64_t row, std::int64_t count, std::int64_t col, std::int64_t cols) {
-      multiply({dlogits.data() + row, 1, stride}, {inputs.data() + col * tokens, tokens}, count, tokens, cols,
-               dtable.data + (begin + row) * width + col, width, true);
+      multiply(column_operand<float>{dlogits.data() + row, stride}, packed_operand<float>{inputs.data() + col * tokens, tokens}, count, tokens, cols, accumulate(dtable.data + (begin + row) * width + col, width));
     });
   }
 }
 
-}  // namespace smelt::cpu_ops
+}  // namespace smelt::cpu_ops::SMELT_SET

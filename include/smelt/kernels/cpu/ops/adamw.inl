@@ -1,22 +1,10 @@
 // How does a gradient move a weight? AdamW: by its smoothed direction, with decay beside it.
-#pragma once
 
-#include <cmath>
-#include <cstdint>
-#include <smelt/kernels/backend.hpp>
-#include <smelt/kernels/check.hpp>
-#include <smelt/kernels/cpu/context.hpp>
-#include <smelt/kernels/cpu/simd.hpp>
-#include <smelt/kernels/cpu/vector_math.hpp>
-#include <smelt/kernels/policy/cpu_tasks.hpp>
-#include <span>
-
-namespace smelt::cpu_ops {
+namespace smelt::cpu_ops::SMELT_SET {
 
 /// One update of weight, first and second moment. With a learning rate of 0 the weights keep their bits, whatever the
 /// decay.
-template <class Executor>
-void adamw(context<Executor>& c, const adamw_step& numbers, std::span<const float> gradient, std::span<float> weight,
+inline void adamw(context& c, const adamw_step& numbers, std::span<const float> gradient, std::span<float> weight,
            std::span<float> first_moment, std::span<float> second_moment) {
   const auto size = static_cast<std::int64_t>(weight.size());
   check_size("adamw", "gradient", gradient, size);
@@ -54,4 +42,4 @@ void adamw(context<Executor>& c, const adamw_step& numbers, std::span<const floa
   });
 }
 
-}  // namespace smelt::cpu_ops
+}  // namespace smelt::cpu_ops::SMELT_SET

@@ -1,22 +1,10 @@
 // How is a row brought to unit size? Divided by its root mean square, times a gain.
-#pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <smelt/core/view.hpp>
-#include <smelt/kernels/check.hpp>
-#include <smelt/kernels/cpu/context.hpp>
-#include <smelt/kernels/cpu/simd.hpp>
-#include <smelt/kernels/policy/cpu_tasks.hpp>
-#include <smelt/kernels/shapes.hpp>
-#include <span>
-
-namespace smelt::cpu_ops {
+namespace smelt::cpu_ops::SMELT_SET {
 
 /// y[T,H] = x * inv_rms * gain[H], with inv_rms[T] saved for the backward pass.
-template <class Executor, ShapeOf<norm_shape> Shape>
-void rms_norm(context<Executor>& c, Shape shape, matrix_view<const float> x, std::span<const float> gain,
+template <ShapeOf<norm_shape> Shape>
+void rms_norm(context& c, Shape shape, matrix_view<const float> x, std::span<const float> gain,
               matrix_view<float> y, std::span<float> inv_rms) {
   const norm_shape s = shape;
   const std::int64_t width = s.width;
@@ -39,8 +27,8 @@ void rms_norm(context<Executor>& c, Shape shape, matrix_view<const float> x, std
 }
 
 /// dx[T,H] += and dgain[H] += from dy[T,H]. The gain's gradient is summed by task, then over the tasks in order.
-template <class Executor, ShapeOf<norm_shape> Shape>
-void rms_norm_backward(context<Executor>& c, Shape shape, matrix_view<const float> x, std::span<const float> gain,
+template <ShapeOf<norm_shape> Shape>
+void rms_norm_backward(context& c, Shape shape, matrix_view<const float> x, std::span<const float> gain,
                        std::span<const float> inv_rms, matrix_view<const float> dy, matrix_view<float> dx,
                        std::span<float> dgain) {
   const norm_shape s = shape;
@@ -54,7 +42,7 @@ void rms_norm_backward(context<Executor>& c, Shape shape, matrix_view<const floa
   check_size("rms_norm_backward", "dgain", dgain, width);
   const std::int64_t rows = (std::max)(policy::row_elements / width, std::int64_t{1});
   const std::int64_t tasks = (x.rows + rows - 1) / rows;
-  const std::span<float> partial = c.shared().template take<float>(tasks * width);
+  const std::span<float> partial = c.shared().take<float>(tasks * width);
   c.for_chunks(x.rows, rows, [&](std::int64_t first, std::int64_t last) {
     float* sums = partial.data() + first / rows * width;
     std::fill_n(sums, width, 0.0F);
@@ -80,4 +68,4 @@ void rms_norm_backward(context<Executor>& c, Shape shape, matrix_view<const floa
   }
 }
 
-}  // namespace smelt::cpu_ops
+}  // namespace smelt::cpu_ops::SMELT_SET

@@ -1,0 +1,18 @@
+// Every op, for the instruction set of the region that includes this file: see operators.hpp.
+#include <smelt/kernels/cpu/ops/simd.inl>
+// The ops stand on these three.
+#include <smelt/kernels/cpu/ops/gemm.inl>
+#include <smelt/kernels/cpu/ops/vector_math.inl>
+
+#include <smelt/kernels/cpu/ops/adamw.inl>
+#include <smelt/kernels/cpu/ops/attention.inl>
+#include <smelt/kernels/cpu/ops/core_peak.inl>
+#include <smelt/kernels/cpu/ops/cross_entropy.inl>
+#include <smelt/kernels/cpu/ops/embed.inl>
+#include <smelt/kernels/cpu/ops/experts.inl>
+#include <smelt/kernels/cpu/ops/linear.inl>
+#include <smelt/kernels/cpu/ops/norm.inl>
+#include <smelt/kernels/cpu/ops/rms_norm.inl>
+#include <smelt/kernels/cpu/ops/rotary.inl>
+#include <smelt/kernels/cpu/ops/route.inl>
+#include <smelt/kernels/cpu/ops/scaled.inl>

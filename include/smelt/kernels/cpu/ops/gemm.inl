@@ -1,0 +1,346 @@
+// How is a matrix product computed? The right operand packed in panels, the left one read by rows or by columns, and a
+// tile of sums held in registers, handed to an epilogue when they are complete. Every element is one sum over the depth
+// in order, so it depends neither on the other rows and columns nor on who computes them. An operand's element is a
+// float, or a bf16 whose products are summed in float; all of them are read as words of 32 bits, a float or two bf16
+// that follow each other along the depth.
+
+namespace smelt::cpu_ops::SMELT_SET {
+
+/// Elements along the depth in a word.
+template <class Element>
+inline constexpr std::int64_t word_depth = 4 / std::int64_t{sizeof(Element)};
+
+/// Words along a depth of so many elements.
+template <class Element>
+[[nodiscard]] constexpr std::int64_t words(std::int64_t depth) noexcept {
+  return (depth + word_depth<Element> - 1) / word_depth<Element>;
+}
+
+inline constexpr policy::register_tile gemm_tile = policy::gemm_tile(SMELT_VECTOR_BYTES, SMELT_VECTOR_REGISTERS);
+
+/// Columns of a panel of the right operand.
+inline constexpr std::int64_t panel_width = lanes * gemm_tile.vectors;
+
+/// A left operand whose rows are contiguous: word k of row i at data + (i * stride + k) words.
+template <class Element>
+struct row_operand {
+  using element = Element;
+  const Element* data = nullptr;
+  std::int64_t stride = 0;  ///< in words
+};
+
+/// A left operand whose columns are contiguous: word k of row i at data + (k * stride + i) words.
+template <class Element>
+struct column_operand {
+  using element = Element;
+  const Element* data = nullptr;
+  std::int64_t stride = 0;  ///< in words
+};
+
+/// The right operand: a packed matrix of `depth` elements, read from element `first` on (a whole number of words).
+template <class Element>
+struct packed_operand {
+  const Element* data = nullptr;
+  std::int64_t depth = 0;
+  std::int64_t first = 0;
+};
+
+/// Elements of a packed [depth, cols] right operand: panels of [words][panel_width] words, the last one narrower when
+/// its columns fit in fewer vectors, and padded with zeros to whole vectors and whole words.
+template <class Element>
+[[nodiscard]] constexpr std::int64_t packed_size(std::int64_t depth, std::int64_t cols) noexcept {
+  return words<Element>(depth) * word_depth<Element> * ((cols + lanes - 1) / lanes * lanes);
+}
+
+/// Number of panels of an operand with so many columns.
+[[nodiscard]] constexpr std::int64_t panel_count(std::int64_t cols) noexcept {
+  return (cols + panel_width - 1) / panel_width;
+}
+
+namespace detail {
+
+// Width of the panel that starts at column `first`.
+[[nodiscard]] constexpr std::int64_t width_of_panel(std::int64_t first, std::int64_t cols) noexcept {
+  return (std::min)(panel_width, (cols - first + lanes - 1) / lanes * lanes);
+}
+
+template <class Element>
+[[nodiscard]] inline float word_at(const Element* data, std::int64_t index) noexcept {
+  float word;
+  __builtin_memcpy(&word, reinterpret_cast<const char*>(data) + index * 4, 4);
+  return word;
+}
+
+template <class Element>
+[[nodiscard]] inline floats words_at(const Element* data, std::int64_t index) noexcept {
+  floats value;
+  __builtin_memcpy(&value, reinterpret_cast<const char*>(data) + index * 4, sizeof value);
+  return value;
+}
+
+template <class Element>
+inline void put_words(Element* data, std::int64_t index, floats value) noexcept {
+  __builtin_memcpy(reinterpret_cast<char*>(data) + index * 4, &value, sizeof value);
+}
+
+// One word in all lanes.
+[[nodiscard]] inline floats broadcast_word(float word) noexcept {
+  return word - floats{};
+}
+
+// sums + left * right, word by word.
+template <class Element>
+[[nodiscard, gnu::always_inline]] inline floats multiply_add(floats sums, float left, floats right) noexcept {
+#if SMELT_BF16
+  if constexpr (std::is_same_v<Element, bf16>) {
+    return (floats)_mm512_dpbf16_ps((__m512)sums, (__m512bh)(__m512)broadcast_word(left), (__m512bh)(__m512)right);
+  } else {
+    return sums + left * right;
+  }
+#else
+  static_assert(std::is_same_v<Element, float>);
+  return sums + left * right;
+#endif
+}
+
+// A vector of words whose elements along the depth are those of `first` and, for two elements in a word, of `second`.
+template <class Element>
+[[nodiscard]] inline floats make_words(floats first, [[maybe_unused]] floats second) noexcept {
+#if SMELT_BF16
+  if constexpr (std::is_same_v<Element, bf16>) {
+    using halves = std::uint16_t __attribute__((vector_size(lanes * 2)));
+    using whole = std::uint32_t __attribute__((vector_size(lanes * 4)));
+    const whole low = __builtin_convertvector((halves)_mm512_cvtneps_pbh((__m512)first), whole);
+    const whole high = __builtin_convertvector((halves)_mm512_cvtneps_pbh((__m512)second), whole);
+    return (floats)(low | high << 16);
+  } else {
+    return first;
+  }
+#else
+  static_assert(std::is_same_v<Element, float>);
+  return first;
+#endif
+}
+
+}  // namespace detail
+
+/// Packs panels [first_panel, last_panel) of the operand whose row k of `cols` floats starts at row_of(k).
+template <class Element, class RowOf>
+void pack_rows(RowOf row_of, std::int64_t depth, std::int64_t cols, std::int64_t first_panel, std::int64_t last_panel,
+               Element* packed) {
+  constexpr std::int64_t step = word_depth<Element>;
+  for (std::int64_t panel = first_panel; panel < last_panel; ++panel) {
+    const std::int64_t first = panel * panel_width;
+    const std::int64_t width = detail::width_of_panel(first, cols);
+    const std::int64_t count = (std::min)(width, cols - first);
+    std::int64_t word = first * words<Element>(depth);
+    for (std::int64_t k = 0; k < depth; k += step, word += width) {
+      const float* from = row_of(k) + first;
+      const float* next = k + 1 < depth ? row_of(k + 1) + first : nullptr;
+      for (std::int64_t i = 0; i < width; i += lanes) {
+        const std::int64_t left = count - i;
+        const auto get = [&](const float* row) {
+          return row == nullptr ? floats{} : left >= lanes ? load(row + i) : load_partial(row + i, left);
+        };
+        detail::put_words(packed, word + i, detail::make_words<Element>(get(from), step == 2 ? get(next) : floats{}));
+      }
+    }
+  }
+}
+
+/// Packs panels [first_panel, last_panel) of the operand whose column n of `depth` floats starts at source + n *
+/// stride: the transpose of a matrix.
+template <class Element>
+void pack_columns(const float* source, std::int64_t stride, std::int64_t depth, std::int64_t cols,
+                  std::int64_t first_panel, std::int64_t last_panel, Element* packed) {
+  constexpr std::int64_t step = word_depth<Element>;
+  constexpr std::int64_t block = 16;  // of the depth: whole cache lines
+  for (std::int64_t panel = first_panel; panel < last_panel; ++panel) {
+    const std::int64_t first = panel * panel_width;
+    const std::int64_t width = detail::width_of_panel(first, cols);
+    const std::int64_t count = (std::min)(width, cols - first);
+    const float* from = source + first * stride;
+    const std::int64_t base = first * words<Element>(depth);
+    float rows[block][panel_width];
+    for (std::int64_t k0 = 0; k0 < depth; k0 += block) {
+      const std::int64_t most = (std::min)(block, depth - k0);
+      for (std::int64_t n = 0; n < width; ++n) {
+        for (std::int64_t k = 0; k < block; ++k) {
+          rows[k][n] = n < count && k < most ? from[n * stride + k0 + k] : 0.0F;
+        }
+      }
+      for (std::int64_t k = 0; k < most; k += step) {
+        const std::int64_t word = base + (k0 + k) / step * width;
+        for (std::int64_t i = 0; i < width; i += lanes) {
+          detail::put_words(packed, word + i,
+                            detail::make_words<Element>(load(rows[k] + i), load(rows[k + step - 1] + i)));
+        }
+      }
+    }
+  }
+}
+
+#if SMELT_BF16
+/// Rounds rows [rows, depth] of floats, `stride` apart, to the nearest bf16, in rows of `row_words` words.
+inline void convert_rows(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t depth, bf16* to,
+                         std::int64_t row_words) noexcept {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t k = 0; k < depth; k += 2 * lanes) {
+      const auto get = [&](std::int64_t at) {
+        const std::int64_t left = depth - at;
+        const float* source = from + i * stride + at;
+        return left >= lanes ? load(source) : left > 0 ? load_partial(source, left) : floats{};
+      };
+      const floats low = get(k);
+      const floats high = get(k + lanes);
+      detail::put_words(to, i * row_words + k / 2, (floats)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low));
+    }
+  }
+}
+#endif
+
+/// The rows [rows, depth] of floats, `stride` apart, as a left operand: in place, or converted into `memory`.
+template <class Element>
+[[nodiscard]] row_operand<Element> rows_of(arena& memory, const float* from, std::int64_t stride, std::int64_t rows,
+                                           std::int64_t depth) {
+  if constexpr (std::is_same_v<Element, float>) {
+    return {from, stride};
+  } else {
+    const std::int64_t row_words = (words<Element>(depth) + lanes - 1) / lanes * lanes + policy::row_padding;
+    const std::span<Element> to = memory.take<Element>(rows * row_words * word_depth<Element>);
+    convert_rows(from, stride, rows, depth, to.data(), row_words);
+    return {to.data(), row_words};
+  }
+}
+
+/// The transpose of rows [depth, rows] of floats, `stride` apart, as a left operand: in place, or converted into
+/// `memory`.
+template <class Element>
+[[nodiscard]] column_operand<Element> columns_of(arena& memory, const float* from, std::int64_t stride,
+                                                 std::int64_t rows, std::int64_t depth) {
+  if constexpr (std::is_same_v<Element, float>) {
+    return {from, stride};
+  } else {
+    const std::int64_t col_words = (rows + lanes - 1) / lanes * lanes + policy::row_padding;
+    const std::span<Element> to = memory.take<Element>(words<Element>(depth) * col_words * word_depth<Element>);
+    for (std::int64_t k = 0; k < depth; k += 2) {
+      const float* first = from + k * stride;
+      const float* second = k + 1 < depth ? first + stride : nullptr;
+      for (std::int64_t i = 0; i < rows; i += lanes) {
+        const std::int64_t left = rows - i;
+        const auto get = [&](const float* row) {
+          return row == nullptr ? floats{} : left >= lanes ? load(row + i) : load_partial(row + i, left);
+        };
+        detail::put_words(to.data(), k / 2 * col_words + i, detail::make_words<Element>(get(first), get(second)));
+      }
+    }
+    return {to.data(), col_words};
+  }
+}
+
+/// An epilogue: to = scale * sum, plus `from` where there is one. `to` and `from` may be the same.
+struct affine {
+  float* to = nullptr;
+  std::int64_t stride = 0;
+  float scale = 1;
+  const float* from = nullptr;
+  std::int64_t from_stride = 0;
+
+  /// Columns [col, col + cols) of a row, of which whole vectors of sums are given.
+  template <int Vectors>
+  [[gnu::always_inline]] void operator()(std::int64_t row, std::int64_t col, std::int64_t cols,
+                                         const floats (&sums)[Vectors]) const noexcept {
+#pragma GCC unroll 4
+    for (int j = 0; j < Vectors; ++j) {
+      const std::int64_t left = cols - j * lanes;
+      float* target = to + row * stride + col + j * lanes;
+      const float* source = from == nullptr ? nullptr : from + row * from_stride + col + j * lanes;
+      if (left >= lanes) [[likely]] {
+        store(target, source == nullptr ? scale * sums[j] : load(source) + scale * sums[j]);
+      } else if (left > 0) {
+        store_partial(target, source == nullptr ? scale * sums[j] : load_partial(source, left) + scale * sums[j], left);
+      }
+    }
+  }
+};
+
+/// to = sums.
+[[nodiscard]] inline affine overwrite(float* to, std::int64_t stride) noexcept {
+  return {.to = to, .stride = stride};
+}
+/// to += sums.
+[[nodiscard]] inline affine accumulate(float* to, std::int64_t stride) noexcept {
+  return {.to = to, .stride = stride, .scale = 1, .from = to, .from_stride = stride};
+}
+
+namespace detail {
+
+// Rows x (Vectors * lanes) sums over `depth` words. The panel's word k starts at panel + k * Vectors * lanes words.
+template <int Rows, int Vectors, class Left, class Epilogue>
+[[gnu::always_inline]] inline void multiply_tile(Left left, std::int64_t row, const typename Left::element* panel,
+                                                 std::int64_t panel_word, std::int64_t depth, std::int64_t col,
+                                                 std::int64_t cols, const Epilogue& epilogue) noexcept {
+  using element = typename Left::element;
+  constexpr bool by_rows = std::is_same_v<Left, row_operand<element>>;
+  floats sums[Rows][Vectors] = {};
+  // Three rows share a base pointer: base, base + stride and base + 2 * stride are all one address computation.
+  constexpr int bases = (Rows + 2) / 3;
+  const char* base[bases];
+  const auto* start = reinterpret_cast<const char*>(left.data);
+  for (int i = 0; i < bases; ++i) base[i] = start + (by_rows ? (row + std::int64_t{3} * i) * left.stride : row) * 4;
+  const auto* right = reinterpret_cast<const char*>(panel) + panel_word * 4;
+#pragma GCC unroll 4
+  for (std::int64_t k = 0; k < depth; ++k) {
+    floats b[Vectors];
+#pragma GCC unroll 4
+    for (int j = 0; j < Vectors; ++j) b[j] = words_at(right, (k * Vectors + j) * lanes);
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i) {
+      const float a = by_rows ? word_at(base[i / 3], (i % 3) * left.stride + k) : word_at(base[0], k * left.stride + i);
+#pragma GCC unroll 4
+      for (int j = 0; j < Vectors; ++j) sums[i][j] = multiply_add<element>(sums[i][j], a, b[j]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i) epilogue(row + i, col, cols, sums[i]);
+}
+
+// All rows of one panel: full tiles, then ever smaller ones.
+template <int Rows, int Vectors, class Left, class Epilogue>
+inline void multiply_rows(Left left, std::int64_t row, std::int64_t rows, const typename Left::element* panel,
+                          std::int64_t panel_word, std::int64_t depth, std::int64_t col, std::int64_t cols,
+                          const Epilogue& epilogue) noexcept {
+  for (; row + Rows <= rows; row += Rows) {
+    multiply_tile<Rows, Vectors>(left, row, panel, panel_word, depth, col, cols, epilogue);
+  }
+  if constexpr (Rows > 1) {
+    if (row < rows) {
+      constexpr int next = Rows > 3 ? Rows / 2 : Rows - 1;
+      multiply_rows<next, Vectors>(left, row, rows, panel, panel_word, depth, col, cols, epilogue);
+    }
+  }
+}
+
+}  // namespace detail
+
+/// Sums over `depth` of left[rows, depth] right[depth, cols], each row of a panel handed to epilogue(row, col, cols,
+/// sums) once. `cols` is what the right operand was packed with, or less by whole panels.
+template <class Left, class Epilogue>
+[[gnu::noinline]] void multiply(Left left, packed_operand<typename Left::element> right, std::int64_t rows,
+                                std::int64_t depth, std::int64_t cols, Epilogue epilogue) noexcept {
+  using element = typename Left::element;
+  static_assert(gemm_tile.vectors == 2);
+  const std::int64_t depth_words = words<element>(depth);
+  for (std::int64_t first = 0; first < cols; first += panel_width) {
+    const std::int64_t width = detail::width_of_panel(first, cols);
+    const std::int64_t word = first * words<element>(right.depth) + right.first / word_depth<element> * width;
+    const std::int64_t count = (std::min)(width, cols - first);
+    if (width == panel_width) {
+      detail::multiply_rows<gemm_tile.rows, 2>(left, 0, rows, right.data, word, depth_words, first, count, epilogue);
+    } else {
+      detail::multiply_rows<gemm_tile.rows, 1>(left, 0, rows, right.data, word, depth_words, first, count, epilogue);
+    }
+  }
+}
+
+}  // namespace smelt::cpu_ops::SMELT_SET

@@ -1,0 +1,107 @@
+// What does a projection compute? A matrix product with weights [out, in].
+
+namespace smelt::cpu_ops::SMELT_SET {
+
+namespace detail {
+
+// Packed w[out,in]^T: the right operand of x w^T.
+template <class Element>
+[[nodiscard]] const Element* transposed_panels(context& c, arena& shared, matrix_view<const float> w) {
+  return c.packed_weight<Element>(
+      shared, w.data, weight_form::transposed, packed_size<Element>(w.cols, w.rows), [&](Element* to) {
+        c.for_each(panel_count(w.rows), [&](std::int64_t panel) {
+          pack_columns(w.data, w.cols, w.cols, w.rows, panel, panel + 1, to);
+        });
+      });
+}
+
+// Packed w[out,in]: the right operand of dy w.
+template <class Element>
+[[nodiscard]] const Element* stored_panels(context& c, arena& shared, matrix_view<const float> w) {
+  return c.packed_weight<Element>(
+      shared, w.data, weight_form::as_stored, packed_size<Element>(w.rows, w.cols), [&](Element* to) {
+        c.for_each(panel_count(w.cols), [&](std::int64_t panel) {
+          pack_rows([&](std::int64_t k) { return w.data + k * w.cols; }, w.rows, w.cols, panel, panel + 1, to);
+        });
+      });
+}
+
+}  // namespace detail
+
+/// y[T,out] = x[T,in] w[out,in]^T.
+template <class Element, ShapeOf<linear_shape> Shape>
+void linear(context& c, Shape shape, matrix_view<const float> x, matrix_view<const float> w,
+            matrix_view<float> y) {
+  const linear_shape s = shape;
+  const std::int64_t in = s.in;
+  const std::int64_t out = s.out;
+  check_at_least("linear", "in", in, 1);
+  check_shape("linear", "x", x, x.rows, in);
+  check_shape("linear", "w", w, out, in);
+  check_shape("linear", "y", y, x.rows, out);
+  if (x.rows < policy::few_rows) {
+    c.for_chunks(out, (std::max)(policy::row_elements / in, std::int64_t{1}),
+                 [&](std::int64_t first, std::int64_t last) {
+                   for (std::int64_t o = first; o < last; ++o) {
+                     for (std::int64_t t = 0; t < x.rows; ++t) {
+                       y.data[t * out + o] = dot(x.data + t * in, w.data + o * in, in);
+                     }
+                   }
+                 });
+    return;
+  }
+  const Element* packed = detail::transposed_panels<Element>(c, c.shared(), w);
+  c.for_chunks(x.rows, policy::product_rows, [&](std::int64_t first, std::int64_t last) {
+    const arena_loan memory = c.lend();
+    multiply(rows_of<Element>(*memory, x.data + first * in, in, last - first, in),
+             packed_operand<Element>{packed, in}, last - first, in, out, overwrite(y.data + first * out, out));
+  });
+}
+
+/// dx[T,in] = dy[T,out] w, added to dx when `accumulate`.
+template <class Element, ShapeOf<linear_shape> Shape>
+void linear_backward_input(context& c, Shape shape, matrix_view<const float> dy, matrix_view<const float> w,
+                           matrix_view<float> dx, bool add) {
+  const linear_shape s = shape;
+  const std::int64_t in = s.in;
+  const std::int64_t out = s.out;
+  check_at_least("linear_backward_input", "out", out, 1);
+  check_shape("linear_backward_input", "dy", dy, dy.rows, out);
+  check_shape("linear_backward_input", "w", w, out, in);
+  check_shape("linear_backward_input", "dx", dx, dy.rows, in);
+  const Element* packed = detail::stored_panels<Element>(c, c.shared(), w);
+  c.for_chunks(dy.rows, policy::product_rows, [&](std::int64_t first, std::int64_t last) {
+    const arena_loan memory = c.lend();
+    float* to = dx.data + first * in;
+    multiply(rows_of<Element>(*memory, dy.data + first * out, out, last - first, out),
+             packed_operand<Element>{packed, out}, last - first, out, in,
+             add ? accumulate(to, in) : overwrite(to, in));
+  });
+}
+
+static_assert(policy::gradient_cols % panel_width == 0, "[smelt] a block of a gradient must be whole panels");
+
+/// dw[out,in] += dy[T,out]^T x[T,in]. A task owns a block of dw and walks all tokens in order.
+template <class Element, ShapeOf<linear_shape> Shape>
+void linear_backward_weight(context& c, Shape shape, matrix_view<const float> x, matrix_view<const float> dy,
+                            matrix_view<float> dw) {
+  const linear_shape s = shape;
+  const std::int64_t in = s.in;
+  const std::int64_t out = s.out;
+  const std::int64_t tokens = x.rows;
+  check_shape("linear_backward_weight", "x", x, tokens, in);
+  check_shape("linear_backward_weight", "dy", dy, tokens, out);
+  check_shape("linear_backward_weight", "dw", dw, out, in);
+  const std::span<Element> packed = c.shared().take<Element>(packed_size<Element>(tokens, in));
+  c.for_each(panel_count(in), [&](std::int64_t panel) {
+    pack_rows([&](std::int64_t t) { return x.data + t * in; }, tokens, in, panel, panel + 1, packed.data());
+  });
+  for_blocks(c, out, in, [&](std::int64_t row, std::int64_t rows, std::int64_t col, std::int64_t cols) {
+    const arena_loan memory = c.lend();
+    multiply(columns_of<Element>(*memory, dy.data + row, out, rows, tokens),
+             packed_operand<Element>{packed.data() + col * words<Element>(tokens) * word_depth<Element>, tokens}, rows,
+             tokens, cols, accumulate(dw.data + row * in + col, in));
+  });
+}
+
+}  // namespace smelt::cpu_ops::SMELT_SET

@@ -1,0 +1,83 @@
+// How often is a weight packed? Once while nobody changes it: a store of packed copies, kept as long as somebody holds
+// the weights still.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <smelt/kernels/cpu/arena.hpp>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace smelt::cpu_ops {
+
+class weight_panels;
+
+/// While one of these lives, weights do not change and their packed copies are kept.
+class weights_hold {
+ public:
+  explicit weights_hold(weight_panels& panels) noexcept : panels_(&panels) {}
+  weights_hold(weights_hold&& other) noexcept : panels_(std::exchange(other.panels_, nullptr)) {}
+  weights_hold(const weights_hold&) = delete;
+  weights_hold& operator=(weights_hold&&) = delete;
+  ~weights_hold();
+
+ private:
+  weight_panels* panels_;
+};
+
+/// Which form of a weight is packed: for products with the weight, or with its transpose.
+enum class weight_form : std::uint8_t { as_stored, transposed };
+
+/// Packed copies of weights, by their address and form. Nothing is kept outside a hold.
+class weight_panels {
+ public:
+  [[nodiscard]] weights_hold hold() {
+    if (holds_++ == 0) forget();
+    return weights_hold(*this);
+  }
+
+  [[nodiscard]] bool held() const noexcept { return holds_ > 0; }
+
+  /// The kept copy of the weight, or memory for `size` elements that pack(elements) has filled. `size` and what is
+  /// packed depend on the weight, the form and the type of the element alone.
+  template <class Element, class Pack>
+  [[nodiscard]] const Element* get(const void* weight, weight_form form, std::int64_t size, Pack pack) {
+    const key name{weight, form, sizeof(Element)};
+    const auto place = std::ranges::lower_bound(copies_, name, {}, &copy::name);
+    if (place != copies_.end() && place->name == name) return static_cast<const Element*>(place->data);
+    const std::span<Element> made = memory_.take<Element>(size);
+    pack(made.data());
+    copies_.insert(place, {name, made.data()});
+    return made.data();
+  }
+
+ private:
+  friend class weights_hold;
+  using key = std::tuple<const void*, weight_form, std::size_t>;
+  struct copy {
+    key name;
+    const void* data;
+  };
+
+  void forget() noexcept {
+    copies_.clear();
+    memory_.reset();
+  }
+
+  void release() noexcept {
+    if (--holds_ == 0) forget();
+  }
+
+  std::vector<copy> copies_;  // sorted by name; keeps its capacity
+  arena memory_;
+  int holds_ = 0;
+};
+
+inline weights_hold::~weights_hold() {
+  if (panels_ != nullptr) panels_->release();
+}
+
+}  // namespace smelt::cpu_ops
