@@ -19,7 +19,10 @@
 #include <smelt/train/learning_rate.hpp>
 #include <smelt/train/optimizer.hpp>
 #include <smelt/train/options.hpp>
+#include <smelt/train/options_json.hpp>
+#include <smelt/train/resume_check.hpp>
 #include <smelt/train/step_record.hpp>
+#include <smelt/train/training.hpp>
 #include <smelt/train/weight_file.hpp>
 #include <span>
 #include <string>
@@ -27,100 +30,6 @@
 #include <vector>
 
 namespace smelt {
-
-/// A training run whose architecture and backend are somebody else's business.
-class training {
- public:
-  training() = default;
-  training(const training&) = delete;
-  training& operator=(const training&) = delete;
-  virtual ~training() = default;
-
-  [[nodiscard]] virtual const spec& architecture() const noexcept = 0;
-  [[nodiscard]] virtual const train_options& options() const noexcept = 0;
-
-  /// Steps done so far, of options().steps().
-  [[nodiscard]] virtual std::int64_t step() const noexcept = 0;
-  [[nodiscard]] bool done() const noexcept { return step() >= options().steps(); }
-
-  /// Does the next step. When a gradient or the loss is not finite, no weight and no moment changes, the record says
-  /// why; the step that would be the options().largest_skip_run-th such step in a row throws errc::not_finite instead
-  /// and leaves the run as it was.
-  virtual step_record advance() = 0;
-
-  /// Cross-entropy on the validation split, or on its first `most_batches` batches when positive; `keep_going` is asked
-  /// before every batch.
-  [[nodiscard]] virtual evaluation evaluate(std::int64_t most_batches, const std::function<bool()>& keep_going) = 0;
-
-  /// Saves weights, moments and place in the data; see save_checkpoint.
-  virtual saved_checkpoint save(const run_folder& run, std::int64_t keep_last) const = 0;
-
-  /// Continues from a checkpoint, to the bit. Throws errc::mismatch naming every difference when the checkpoint is of
-  /// another architecture, other data or other options, and errc::corrupt when its state makes no sense; then the run
-  /// is as it was.
-  virtual void resume(const checkpoint& from) = 0;
-};
-
-/// The options as logs and checkpoints keep them.
-[[nodiscard]] inline nlohmann::json to_json(const train_options& o) {
-  return {{"tokens", o.tokens},
-          {"length", o.length},
-          {"sequences", o.sequences},
-          {"accumulation", o.accumulation},
-          {"learning_rate", o.learning_rate},
-          {"warmup_share", o.warmup_share},
-          {"decay", name_of(o.decay)},
-          {"decay_share", o.decay_share},
-          {"final_share", o.final_share},
-          {"weight_decay", o.weight_decay},
-          {"beta1", o.beta1},
-          {"beta2", o.beta2},
-          {"eps", o.eps},
-          {"clip", o.clip},
-          {"balance", o.balance},
-          {"z", o.z},
-          {"balance_bias_step", o.balance_bias_step},
-          {"document_masks", o.document_masks},
-          {"seed", o.seed},
-          {"largest_skip_run", o.largest_skip_run}};
-}
-
-namespace detail {
-
-/// Throws errc::mismatch with every value, however deep, in which what was `saved` differs from `now`. Members of
-/// `saved` that `now` does not name are not looked at.
-inline void require_same(const nlohmann::json& saved, const nlohmann::json& now, const std::string& folder) {
-  nlohmann::json relevant = nlohmann::json::object();
-  for (const auto& [key, value] : now.items())
-    if (saved.is_object() && saved.contains(key)) relevant[key] = saved.at(key);
-  // An empty object flattens to a lone null.
-  const nlohmann::json before = relevant.empty() ? relevant : relevant.flatten();
-  const nlohmann::json after = now.flatten();
-  nlohmann::json places = before;
-  places.update(after);
-  std::string differences;
-  for (const auto& [place, unused] : places.items()) {
-    const auto shown = [&](const nlohmann::json& values) {
-      return values.contains(place) ? values.at(place).dump() : std::string("none");
-    };
-    if (shown(before) != shown(after))
-      differences +=
-          "\n  " + place.substr(1) + ": the checkpoint has " + shown(before) + ", this run has " + shown(after);
-  }
-  if (!differences.empty())
-    throw error(errc::mismatch, "cannot resume from '" + folder + "', these differ:" + differences);
-}
-
-/// The number that a checkpoint's state has under `name`. Throws errc::corrupt unless it is from 0 to `most`.
-[[nodiscard]] inline std::int64_t count_in(const checkpoint& from, const char* name, std::int64_t most) {
-  const nlohmann::json found = from.state.contains(name) ? from.state.at(name) : nlohmann::json();
-  if (!found.is_number_integer() || found.get<std::int64_t>() < 0 || found.get<std::int64_t>() > most)
-    throw error(errc::corrupt, "cannot resume from '" + from.folder.string() + "': " + name +
-                                   " must be an integer from 0 to " + std::to_string(most) + ", found " + found.dump());
-  return found.get<std::int64_t>();
-}
-
-}  // namespace detail
 
 /// A run of one architecture on one backend. The result depends on the architecture, the data and the options alone,
 /// not on the number of threads and not on interruptions.
