@@ -2,12 +2,21 @@
 // dense; forward and backward.
 #pragma once
 
+#include <cstdint>
 #include <smelt/kernels/backend.hpp>
 #include <smelt/model/activations.hpp>
 #include <smelt/model/architecture_handle.hpp>
 #include <smelt/model/weights.hpp>
+#include <span>
 
 namespace smelt {
+
+namespace detail {
+
+// The mask of route_losses and route_backward that leaves no token out.
+inline constexpr std::span<const std::uint8_t> every_token{};
+
+}  // namespace detail
 
 /// Reads a.middle, writes `output` [tokens, H] and what the backward pass needs. Returns the losses of the layer's
 /// router (zeros for a dense layer).
@@ -33,7 +42,7 @@ router_losses feed_forward_block(const A& arch, B& backend, const weight_buffer<
     backend.linear(shape<shapes::router_logits>(arch), input, w(weight::router, e.layer), scratch.logits.view());
     backend.route(shape<shapes::router>(arch), scratch.logits.view(), w.vector(weight::balance_bias, e.layer),
                   r.scores.view(), r.ids, r.weights.view(), r.logsumexp);
-    losses = backend.route_losses(shape<shapes::router>(arch), r.scores.view(), r.ids, r.logsumexp, {}, r.load);
+    losses = backend.route_losses(shape<shapes::router>(arch), r.scores.view(), r.ids, r.logsumexp, detail::every_token, r.load);
     backend.group_by_expert(shape<shapes::router>(arch), r.ids, r.grouping());
     backend.experts(shape<shapes::experts>(arch), input, w(weight::expert_gate, e.layer), w(weight::expert_up, e.layer),
                     w(weight::expert_down, e.layer), r.grouping(), r.weights.view(), a.gate.view(), a.up.view(), write);
@@ -85,7 +94,7 @@ void feed_forward_block_backward(const A& arch, B& backend, const weight_buffer<
       unrouted_backward(shape<shapes::shared_expert>(arch), weight::shared_gate, weight::shared_up, weight::shared_down,
                         a.shared_gate, a.shared_up);
     backend.route_backward(shape<shapes::router>(arch), r.scores.view(), r.ids, r.weights.view(), r.logsumexp, r.load,
-                           {}, scratch.weight_gradient.view(), loss_scale, dlogits);
+                           detail::every_token, scratch.weight_gradient.view(), loss_scale, dlogits);
     backend.linear_backward_weight(shape<shapes::router_logits>(arch), input, dlogits, dw(weight::router, e.layer));
     backend.linear_backward_input(shape<shapes::router_logits>(arch), dlogits, w(weight::router, e.layer), dinput,
                                   true);
