@@ -145,9 +145,42 @@ struct linear_case : op_base {
   }
   template <class B, class S = typename B::scalar>
   void backward(B& b, arrays<S>& in, arrays<S>&, arrays<S>& dout, arrays<S>& din) const {
-    b.linear_backward_input(shape, as_matrix(dout[0], shape.out), as_matrix(in[1], shape.in),
+    b.linear_backward_input(shape, 1.0, as_matrix(dout[0], shape.out), as_matrix(in[1], shape.in),
                             as_matrix(din[0], shape.in), accumulate);
-    b.linear_backward_weight(shape, as_matrix(in[0], shape.in), as_matrix(dout[0], shape.out),
+    b.linear_backward_weight(shape, 1.0, as_matrix(in[0], shape.in), as_matrix(dout[0], shape.out),
+                             as_matrix(din[1], shape.in));
+  }
+};
+
+/// y = residual + scale * x w^T, with the residual in y or elsewhere.
+struct add_linear_case : op_base {
+  static constexpr double scale = 0.375;
+  linear_shape shape;
+  bool in_place;
+
+  add_linear_case(std::int64_t rows, int in, int out, bool in_place_)
+      : shape{.in = in, .out = out}, in_place(in_place_) {
+    op = "add_linear";
+    variant = label("T", rows) + label("_in", in) + label("_out", out) + (in_place ? "_in_place" : "");
+    inputs = {{"x", normal(rows * in, 1), in_place ? gradient::overwrites : gradient::adds},
+              {"w", normal(std::int64_t{out} * in, 2), gradient::adds},
+              {"residual", normal(rows * out, 3), gradient::none}};
+    outputs = {{"y", rows * out}};
+    forward_flops = 2.0 * double(rows) * in * out;
+    backward_flops = 2 * forward_flops;
+  }
+
+  template <class B, class S = typename B::scalar>
+  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
+    if (in_place) out[0] = in[2];
+    b.add_linear(shape, scale, as_matrix(in_place ? out[0] : in[2], shape.out), as_matrix(in[0], shape.in),
+                 as_matrix(in[1], shape.in), as_matrix(out[0], shape.out));
+  }
+  template <class B, class S = typename B::scalar>
+  void backward(B& b, arrays<S>& in, arrays<S>&, arrays<S>& dout, arrays<S>& din) const {
+    b.linear_backward_input(shape, scale, as_matrix(dout[0], shape.out), as_matrix(in[1], shape.in),
+                            as_matrix(din[0], shape.in), !in_place);
+    b.linear_backward_weight(shape, scale, as_matrix(in[0], shape.in), as_matrix(dout[0], shape.out),
                              as_matrix(din[1], shape.in));
   }
 };
@@ -425,6 +458,7 @@ struct norm_case : op_base {
 
 struct adamw_case : op_base {
   adamw_step numbers;
+  std::vector<parameter_range> ranges;
 
   adamw_case(std::int64_t size, const adamw_step& numbers_) : numbers(numbers_) {
     op = "adamw";
@@ -438,13 +472,16 @@ struct adamw_case : op_base {
               {"weight", normal(size, 2), gradient::none},
               {"first", normal(size, 3, 0.01), gradient::none},
               {"second", second, gradient::none}};
-    outputs = {{"weight", size, false}, {"first", size, false}, {"second", size, false}};
+    outputs = {{"gradient", size, false}, {"weight", size, false}, {"first", size, false}, {"second", size, false}};
+    // A gap before, one in the middle, and an empty range: what lies there stays.
+    const std::int64_t third = size / 3;
+    ranges = {{size > 1, third, true}, {size > 1 ? third + 1 : 0, 0, true}, {size / 2, size - size / 2, false}};
   }
 
   template <class B, class S = typename B::scalar>
   void forward(B& b, arrays<S>& in, arrays<S>& out) const {
-    for (std::size_t i = 0; i < 3; ++i) out[i] = in[i + 1];
-    b.adamw(numbers, in[0], out[0], out[1], out[2]);
+    out = in;
+    b.adamw(numbers, ranges, out[0], out[1], out[2], out[3]);
   }
 };
 
@@ -472,6 +509,10 @@ void for_each_case(F&& f) {
   f(linear_case(29, 56, 444));
   f(linear_case(250, 100, 64, false));
   f(linear_case(600, 48, 33));
+  f(add_linear_case(1, 33, 17, false));
+  f(add_linear_case(5, 64, 48, true));
+  f(add_linear_case(29, 56, 44, true));
+  f(add_linear_case(250, 40, 100, false));
 
   f(rotary_case(1, 1, 2));
   f(rotary_case(50, 3, 6));

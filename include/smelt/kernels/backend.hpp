@@ -21,6 +21,14 @@ struct adamw_step {
   std::int64_t step = 1;      ///< 1-based, for the bias correction
 };
 
+/// Some elements of a buffer of parameters, and whether AdamW decays them.
+struct parameter_range {
+  std::int64_t first = 0;
+  std::int64_t size = 0;
+  bool decayed = false;
+  friend constexpr bool operator==(const parameter_range&, const parameter_range&) = default;
+};
+
 /// Coefficients with which a router's own losses enter the gradient.
 struct router_loss_scale {
   double balance = 0;  ///< of the balance loss of this router evaluation
@@ -49,7 +57,7 @@ concept Backend =
     requires(B& b, matrix_view<typename B::scalar> m, matrix_view<const typename B::scalar> c,
              std::span<typename B::scalar> s, std::span<const typename B::scalar> cs, std::span<const std::int32_t> ids,
              std::span<std::int32_t> out_ids, std::span<const std::uint8_t> mask, grouping_view<> group,
-             grouping_view<std::int32_t> out_group, linear_shape linear, norm_shape norm, rotary_shape rotary,
+             grouping_view<std::int32_t> out_group, std::span<const parameter_range> ranges, linear_shape linear, norm_shape norm, rotary_shape rotary,
              attention_shape attention, router_shape router, experts_shape experts, head_shape head) {
       // out[T,H] = table[ids[t]];  dtable[V,H] += rows of dout[T,H]
       b.embed(c, ids, m);           // (table, ids, out)
@@ -59,10 +67,12 @@ concept Backend =
       b.rms_norm(norm, c, cs, m, s);                  // (shape, x, gain, y, inv_rms)
       b.rms_norm_backward(norm, c, cs, cs, c, m, s);  // (shape, x, gain, inv_rms, dy, dx +=, dgain +=)
 
-      // y[T,out] = x[T,in] w[out,in]^T;  dx = dy w (added when accumulate);  dw += dy^T x
-      b.linear(linear, c, c, m);                       // (shape, x, w, y)
-      b.linear_backward_input(linear, c, c, m, true);  // (shape, dy, w, dx, accumulate)
-      b.linear_backward_weight(linear, c, c, m);       // (shape, x, dy, dw +=)
+      // y[T,out] = x[T,in] w[out,in]^T;  y = residual + scale x w^T (residual may be y)
+      b.linear(linear, c, c, m);              // (shape, x, w, y)
+      b.add_linear(linear, 1.0, c, c, c, m);  // (shape, scale, residual, x, w, y)
+      // dx = scale dy w (added when accumulate);  dw += scale dy^T x
+      b.linear_backward_input(linear, 1.0, c, c, m, true);  // (shape, scale, dy, w, dx, accumulate)
+      b.linear_backward_weight(linear, 1.0, c, c, m);       // (shape, scale, x, dy, dw +=)
 
       // rotates x[T, heads * d] in place by positions[T];  the backward pass rotates a gradient back
       b.rotary(rotary, m, ids);           // (shape, x, positions)
@@ -111,7 +121,8 @@ concept Backend =
 
       // Euclidean norm that does not overflow; a non-finite element gives a non-finite norm
       { b.norm(cs) } -> std::same_as<double>;
-      b.adamw(adamw_step{}, cs, s, s, s);  // (numbers, gradient, weight, first moment, second moment)
+      // one update of the elements in the ranges, which ascend; their gradients are 0 afterwards
+      b.adamw(adamw_step{}, ranges, s, s, s, s);  // (numbers, ranges, gradient, weight, first moment, second moment)
     };
 
 }  // namespace smelt

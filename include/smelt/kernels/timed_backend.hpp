@@ -133,6 +133,7 @@ class timed {
   SMELT_TIMED_OP(rms_norm, 0)
   SMELT_TIMED_OP(rms_norm_backward, 0)
   SMELT_TIMED_OP(linear, 1)
+  SMELT_TIMED_OP(add_linear, 1)
   SMELT_TIMED_OP(linear_backward_input, 1)
   SMELT_TIMED_OP(linear_backward_weight, 1)
   SMELT_TIMED_OP(rotary, 0)

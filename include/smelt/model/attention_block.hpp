@@ -29,7 +29,7 @@ template <class Scalar>
 template <ArchitectureHandle A, Backend B>
 void attention_block(const A& arch, B& backend, const weight_buffer<typename B::scalar>& w, const executed_layer& e,
                      const batch_geometry<typename B::scalar>& geometry, std::int64_t length,
-                     layer_activations<typename B::scalar>& a, scratch_activations<typename B::scalar>& scratch) {
+                     layer_activations<typename B::scalar>& a) {
   const spec& s = spec_of(arch);
   const bool normed = s.attention.norm != qk_norm::none;
   auto& query = normed ? a.raw_query : a.query;
@@ -52,9 +52,8 @@ void attention_block(const A& arch, B& backend, const weight_buffer<typename B::
   backend.rotary(shape<shapes::key_rotary>(arch), a.key.view(), geometry.position);
   backend.attention(shape<shapes::attention>(arch), a.query.view(), a.key.view(), a.value.view(),
                     detail::visible(s, e, geometry), length, a.attended.view(), a.logsumexp);
-  backend.linear(shape<shapes::output>(arch), a.attended.view(), w(weight::output, e.layer), scratch.stream.view());
-  backend.copy_scaled(1.0, a.input.view(), a.middle.view());
-  backend.add_scaled(e.residual.as<double>(), scratch.stream.view(), a.middle.view());
+  backend.add_linear(shape<shapes::output>(arch), e.residual.as<double>(), a.input.view(), a.attended.view(),
+                     w(weight::output, e.layer), a.middle.view());
 }
 
 /// `gradient` [tokens, H] holds the gradient of a.middle and leaves as the gradient of a.input.
@@ -66,15 +65,15 @@ void attention_block_backward(const A& arch, B& backend, const weight_buffer<typ
                               matrix_view<typename B::scalar> gradient, weight_buffer<typename B::scalar>& dw) {
   const spec& s = spec_of(arch);
   const auto input = a.attention_input.view();
-  const auto write = scratch.stream.view();
   const auto dinput = scratch.normed_gradient.view();
   const auto dquery = scratch.query.view();
   const auto dkey = scratch.key.view();
   const auto dvalue = scratch.value.view();
-  backend.copy_scaled(e.residual.as<double>(), gradient, write);
-  backend.linear_backward_weight(shape<shapes::output>(arch), a.attended.view(), write, dw(weight::output, e.layer));
-  backend.linear_backward_input(shape<shapes::output>(arch), write, w(weight::output, e.layer), scratch.attended.view(),
-                                false);
+  const double scale = e.residual.as<double>();
+  backend.linear_backward_weight(shape<shapes::output>(arch), scale, a.attended.view(), gradient,
+                                 dw(weight::output, e.layer));
+  backend.linear_backward_input(shape<shapes::output>(arch), scale, gradient, w(weight::output, e.layer),
+                                scratch.attended.view(), false);
   backend.attention_backward(shape<shapes::attention>(arch), a.query.view(), a.key.view(), a.value.view(),
                              detail::visible(s, e, geometry), length, a.attended.view(), a.logsumexp,
                              scratch.attended.view(), dquery, dkey, dvalue);
@@ -93,12 +92,12 @@ void attention_block_backward(const A& arch, B& backend, const weight_buffer<typ
     norm_backward(shape<shapes::query_norm>(arch), weight::query_norm, a.raw_query, a.query_rms, dquery, a.query);
     norm_backward(shape<shapes::key_norm>(arch), weight::key_norm, a.raw_key, a.key_rms, dkey, a.key);
   }
-  backend.linear_backward_weight(shape<shapes::query>(arch), input, dquery, dw(weight::query, e.layer));
-  backend.linear_backward_weight(shape<shapes::key_value>(arch), input, dkey, dw(weight::key, e.layer));
-  backend.linear_backward_weight(shape<shapes::key_value>(arch), input, dvalue, dw(weight::value, e.layer));
-  backend.linear_backward_input(shape<shapes::query>(arch), dquery, w(weight::query, e.layer), dinput, false);
-  backend.linear_backward_input(shape<shapes::key_value>(arch), dkey, w(weight::key, e.layer), dinput, true);
-  backend.linear_backward_input(shape<shapes::key_value>(arch), dvalue, w(weight::value, e.layer), dinput, true);
+  backend.linear_backward_weight(shape<shapes::query>(arch), 1.0, input, dquery, dw(weight::query, e.layer));
+  backend.linear_backward_weight(shape<shapes::key_value>(arch), 1.0, input, dkey, dw(weight::key, e.layer));
+  backend.linear_backward_weight(shape<shapes::key_value>(arch), 1.0, input, dvalue, dw(weight::value, e.layer));
+  backend.linear_backward_input(shape<shapes::query>(arch), 1.0, dquery, w(weight::query, e.layer), dinput, false);
+  backend.linear_backward_input(shape<shapes::key_value>(arch), 1.0, dkey, w(weight::key, e.layer), dinput, true);
+  backend.linear_backward_input(shape<shapes::key_value>(arch), 1.0, dvalue, w(weight::value, e.layer), dinput, true);
   backend.rms_norm_backward(shape<shapes::norm>(arch), a.input.view(), w.vector(weight::attention_norm, e.layer),
                             a.attention_rms, dinput, gradient, dw.vector(weight::attention_norm, e.layer));
 }

@@ -42,7 +42,8 @@ router_losses feed_forward_block(const A& arch, B& backend, const weight_buffer<
     backend.linear(shape<shapes::router_logits>(arch), input, w(weight::router, e.layer), scratch.logits.view());
     backend.route(shape<shapes::router>(arch), scratch.logits.view(), w.vector(weight::balance_bias, e.layer),
                   r.scores.view(), r.ids, r.weights.view(), r.logsumexp);
-    losses = backend.route_losses(shape<shapes::router>(arch), r.scores.view(), r.ids, r.logsumexp, detail::every_token, r.load);
+    losses = backend.route_losses(shape<shapes::router>(arch), r.scores.view(), r.ids, r.logsumexp, detail::every_token,
+                                  r.load);
     backend.group_by_expert(shape<shapes::router>(arch), r.ids, r.grouping());
     backend.experts(shape<shapes::experts>(arch), input, w(weight::expert_gate, e.layer), w(weight::expert_up, e.layer),
                     w(weight::expert_down, e.layer), r.grouping(), r.weights.view(), a.gate.view(), a.up.view(), write);
@@ -95,8 +96,9 @@ void feed_forward_block_backward(const A& arch, B& backend, const weight_buffer<
                         a.shared_gate, a.shared_up);
     backend.route_backward(shape<shapes::router>(arch), r.scores.view(), r.ids, r.weights.view(), r.logsumexp, r.load,
                            detail::every_token, scratch.weight_gradient.view(), loss_scale, dlogits);
-    backend.linear_backward_weight(shape<shapes::router_logits>(arch), input, dlogits, dw(weight::router, e.layer));
-    backend.linear_backward_input(shape<shapes::router_logits>(arch), dlogits, w(weight::router, e.layer), dinput,
+    backend.linear_backward_weight(shape<shapes::router_logits>(arch), 1.0, input, dlogits,
+                                   dw(weight::router, e.layer));
+    backend.linear_backward_input(shape<shapes::router_logits>(arch), 1.0, dlogits, w(weight::router, e.layer), dinput,
                                   true);
   }
   backend.rms_norm_backward(shape<shapes::norm>(arch), a.middle.view(), w.vector(weight::ffn_norm, e.layer), a.ffn_rms,

@@ -91,7 +91,7 @@ class language_model {
     backend_.embed(w(weight::embedding), batch.inputs, layers_.front().input.view());
     for (const executed_layer e : steps) {
       layer_activations<scalar>& a = layers_[static_cast<std::size_t>(e.index)];
-      attention_block(arch_, backend_, w, e, geometry_, length_, a, scratch_);
+      attention_block(arch_, backend_, w, e, geometry_, length_, a);
       const router_losses losses =
           feed_forward_block(arch_, backend_, w, e, geometry_, a, scratch_, input_after(e.index));
       if (has_experts(s, e.layer)) result.evaluations.push_back({e.layer, e.visit, losses});

@@ -141,13 +141,18 @@ class cpu {
   }
 
   template <ShapeOf<linear_shape> Shape>
-  void linear_backward_input(Shape shape, const_matrix dy, const_matrix w, matrix dx, bool accumulate) {
-    SMELT_RUN_PRODUCT(linear_backward_input, context_, shape, dy, w, dx, accumulate);
+  void add_linear(Shape shape, double scale, const_matrix residual, const_matrix x, const_matrix w, matrix y) {
+    SMELT_RUN_PRODUCT(add_linear, context_, shape, scale, residual, x, w, y);
   }
 
   template <ShapeOf<linear_shape> Shape>
-  void linear_backward_weight(Shape shape, const_matrix x, const_matrix dy, matrix dw) {
-    SMELT_RUN_PRODUCT(linear_backward_weight, context_, shape, x, dy, dw);
+  void linear_backward_input(Shape shape, double scale, const_matrix dy, const_matrix w, matrix dx, bool accumulate) {
+    SMELT_RUN_PRODUCT(linear_backward_input, context_, shape, scale, dy, w, dx, accumulate);
+  }
+
+  template <ShapeOf<linear_shape> Shape>
+  void linear_backward_weight(Shape shape, double scale, const_matrix x, const_matrix dy, matrix dw) {
+    SMELT_RUN_PRODUCT(linear_backward_weight, context_, shape, scale, x, dy, dw);
   }
 
   template <ShapeOf<rotary_shape> Shape>
@@ -232,8 +237,9 @@ class cpu {
 
   [[nodiscard]] double norm(const_vector x) { SMELT_RUN(norm, context_, x); }
 
-  void adamw(const adamw_step& numbers, const_vector gradient, vector weight, vector first, vector second) {
-    SMELT_RUN(adamw, context_, numbers, gradient, weight, first, second);
+  void adamw(const adamw_step& numbers, std::span<const parameter_range> ranges, vector gradient, vector weight,
+             vector first, vector second) {
+    SMELT_RUN(adamw, context_, numbers, ranges, gradient, weight, first, second);
   }
 
  private:

@@ -66,13 +66,19 @@ struct reference {
   }
 
   template <ShapeOf<linear_shape> Shape>
-  void linear_backward_input(Shape shape, const_matrix dy, const_matrix w, matrix dx, bool accumulate) const {
-    reference_ops::linear_backward_input<Scalar>(shape, dy, w, dx, accumulate);
+  void add_linear(Shape shape, double scale, const_matrix residual, const_matrix x, const_matrix w, matrix y) const {
+    reference_ops::add_linear<Scalar>(shape, scale, residual, x, w, y);
   }
 
   template <ShapeOf<linear_shape> Shape>
-  void linear_backward_weight(Shape shape, const_matrix x, const_matrix dy, matrix dw) const {
-    reference_ops::linear_backward_weight<Scalar>(shape, x, dy, dw);
+  void linear_backward_input(Shape shape, double scale, const_matrix dy, const_matrix w, matrix dx,
+                             bool accumulate) const {
+    reference_ops::linear_backward_input<Scalar>(shape, scale, dy, w, dx, accumulate);
+  }
+
+  template <ShapeOf<linear_shape> Shape>
+  void linear_backward_weight(Shape shape, double scale, const_matrix x, const_matrix dy, matrix dw) const {
+    reference_ops::linear_backward_weight<Scalar>(shape, scale, x, dy, dw);
   }
 
   template <ShapeOf<rotary_shape> Shape>
@@ -159,8 +165,9 @@ struct reference {
 
   [[nodiscard]] double norm(const_vector x) const noexcept { return reference_ops::norm<Scalar>(x); }
 
-  void adamw(const adamw_step& numbers, const_vector gradient, vector weight, vector first, vector second) const {
-    reference_ops::adamw<Scalar>(numbers, gradient, weight, first, second);
+  void adamw(const adamw_step& numbers, std::span<const parameter_range> ranges, vector gradient, vector weight,
+             vector first, vector second) const {
+    reference_ops::adamw<Scalar>(numbers, ranges, gradient, weight, first, second);
   }
 };
 

@@ -25,9 +25,27 @@ void linear(Shape shape, matrix_view<const Scalar> x, matrix_view<const Scalar> 
   }
 }
 
-/// dx[T,in] = dy[T,out] w, added to dx when `accumulate`.
+/// y[T,out] = residual[T,out] + scale * x[T,in] w[out,in]^T. `residual` may be y.
 template <std::floating_point Scalar, ShapeOf<linear_shape> Shape>
-void linear_backward_input(Shape shape, matrix_view<const Scalar> dy, matrix_view<const Scalar> w,
+void add_linear(Shape shape, double scale, matrix_view<const Scalar> residual, matrix_view<const Scalar> x,
+                matrix_view<const Scalar> w, matrix_view<Scalar> y) {
+  const linear_shape s = shape;
+  check_shape("add_linear", "residual", residual, x.rows, s.out);
+  check_shape("add_linear", "x", x, x.rows, s.in);
+  check_shape("add_linear", "w", w, s.out, s.in);
+  check_shape("add_linear", "y", y, x.rows, s.out);
+  for (std::int64_t t = 0; t < x.rows; ++t) {
+    for (std::int64_t o = 0; o < s.out; ++o) {
+      Scalar sum = 0;
+      for (std::int64_t i = 0; i < s.in; ++i) sum += x(t, i) * w(o, i);
+      y(t, o) = residual(t, o) + static_cast<Scalar>(scale) * sum;
+    }
+  }
+}
+
+/// dx[T,in] = scale * dy[T,out] w, added to dx when `accumulate`.
+template <std::floating_point Scalar, ShapeOf<linear_shape> Shape>
+void linear_backward_input(Shape shape, double scale, matrix_view<const Scalar> dy, matrix_view<const Scalar> w,
                            matrix_view<Scalar> dx, bool accumulate) {
   const linear_shape s = shape;
   check_shape("linear_backward_input", "dy", dy, dy.rows, s.out);
@@ -37,14 +55,15 @@ void linear_backward_input(Shape shape, matrix_view<const Scalar> dy, matrix_vie
     for (std::int64_t i = 0; i < s.in; ++i) {
       Scalar sum = 0;
       for (std::int64_t o = 0; o < s.out; ++o) sum += dy(t, o) * w(o, i);
+      sum *= static_cast<Scalar>(scale);
       dx(t, i) = accumulate ? dx(t, i) + sum : sum;
     }
   }
 }
 
-/// dw[out,in] += dy[T,out]^T x[T,in].
+/// dw[out,in] += scale * dy[T,out]^T x[T,in].
 template <std::floating_point Scalar, ShapeOf<linear_shape> Shape>
-void linear_backward_weight(Shape shape, matrix_view<const Scalar> x, matrix_view<const Scalar> dy,
+void linear_backward_weight(Shape shape, double scale, matrix_view<const Scalar> x, matrix_view<const Scalar> dy,
                             matrix_view<Scalar> dw) {
   const linear_shape s = shape;
   check_shape("linear_backward_weight", "x", x, x.rows, s.in);
@@ -54,7 +73,7 @@ void linear_backward_weight(Shape shape, matrix_view<const Scalar> x, matrix_vie
     for (std::int64_t i = 0; i < s.in; ++i) {
       Scalar sum = 0;
       for (std::int64_t t = 0; t < x.rows; ++t) sum += dy(t, o) * x(t, i);
-      dw(o, i) += sum;
+      dw(o, i) += static_cast<Scalar>(scale) * sum;
     }
   }
 }
