@@ -55,8 +55,6 @@ int main() {
     fill_training_batch(data.train, plan, step * plan.sequences, batch);
     const smelt::forward_result result = model.forward(weights, view(batch));
     const double mean = 1.0 / static_cast<double>(result.cross_entropy.targets);
-
-    std::ranges::fill(gradients.all(), 0.0F);
     model.backward(weights, view(batch), {.cross_entropy = mean, .balance = 0.01, .z = 0.001}, gradients);
     const smelt::gradient_norm norm = norm_of(backend, gradients);
     const double clip = norm.norm > 1.0 ? 1.0 / norm.norm : 1.0;

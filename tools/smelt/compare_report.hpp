@@ -58,6 +58,10 @@ namespace detail {
       "balance: E sum f P of the looped layers (of all layers without a loop), mean over the last tenth of the steps; "
       "1 is uniform");
   t.notes.emplace_back("tokens/s: training steps alone, without evaluation and saving");
+  const nlohmann::json& header = c.stories.front().header;
+  t.notes.emplace_back("matrix products: " + header.at("dtype").get<std::string>() + " (" +
+                       header.at("instruction_set").get<std::string>() + "), " + header.at("threads").dump() +
+                       " threads");
   return t;
 }
 
@@ -122,7 +126,8 @@ namespace detail {
   }
   const nlohmann::json& header = c.stories.front().header;
   j["bigram_entropy"] = header.at("data").at("bigram_entropy");
-  for (const char* name : {"options", "data", "machine", "threads", "version"}) j[name] = header.at(name);
+  for (const char* name : {"options", "data", "machine", "dtype", "instruction_set", "threads", "version"})
+    j[name] = header.at(name);
   return j;
 }
 
@@ -157,6 +162,8 @@ namespace detail {
   table settings{"", {{"option", false}, {"value", false}}, {}};
   for (const auto& [name, value] : options.items())
     settings.rows.push_back({name, value.is_string() ? value.get<std::string>() : value.dump()});
+  settings.rows.push_back({"dtype of matrix products", header.at("dtype").get<std::string>()});
+  settings.rows.push_back({"instruction set", header.at("instruction_set").get<std::string>()});
   settings.rows.push_back({"threads", header.at("threads").dump()});
   report.add(settings);
   report.paragraph("Machine: " + header.at("machine").get<std::string>() + "; smelt " +

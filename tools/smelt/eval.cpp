@@ -5,6 +5,7 @@
 #include <string>
 
 #include "command.hpp"
+#include "kernel_option.hpp"
 #include "losses.hpp"
 #include "training_run.hpp"
 
@@ -15,11 +16,12 @@ namespace {
 struct eval_arguments {
   std::string folder;
   std::string data;
+  kernel_option kernels{};
 };
 
 int eval(const common_options& common, const eval_arguments& a) {
   const interrupt_guard interrupt;
-  const checkpoint_losses found = evaluate_folder(a.folder, a.data, common, interrupt);
+  const checkpoint_losses found = evaluate_folder(a.folder, a.data, a.kernels, common, interrupt);
   if (interrupt.asked()) return exit_interrupted;
   if (common.json) {
     nlohmann::ordered_json j;
@@ -27,6 +29,9 @@ int eval(const common_options& common, const eval_arguments& a) {
     j["step"] = found.step;
     j["data"] = a.data;
     j["split"] = found.split;
+    j["trained_dtype"] = found.trained_dtype;
+    j["dtype"] = found.dtype;
+    j["instruction_set"] = found.instruction_set;
     j["validation"] = summary_json(found.losses);
     j["bigram_entropy"] = found.bigram_entropy;
     std::cout << j.dump(2) << "\n";
@@ -36,6 +41,8 @@ int eval(const common_options& common, const eval_arguments& a) {
   t.caption = "Loss of " + found.folder;
   t.notes.push_back(found.split == "all" ? "text: all of " + a.data + ", which is not what the model was trained on"
                                          : "text: the validation split of " + a.data);
+  t.notes.push_back("matrix products: " + found.dtype + " (" + found.instruction_set + "), " +
+                    (found.trained_dtype == found.dtype ? "as in training" : "in training " + found.trained_dtype));
   std::cout << to_text(t);
   return exit_fine;
 }
@@ -51,6 +58,7 @@ void add_eval(CLI::App& app, const common_options& common, action& chosen) {
                    "builtin, builtin:large, or a path: JSON Lines, text, a folder of them, token shards")
       ->required()
       ->type_name("DATA");
+  add_kernel_options(*command, a->kernels);
   command->footer(
       "Of the text that the run was trained on, only the validation split is read; of any other, all of it.\n"
       "\nExamples:\n  smelt eval runs/nano --data builtin\n"

@@ -48,7 +48,11 @@ struct run_story {
   };
   for (nlohmann::json& line : read_log(folder / log_name)) {
     const std::string kind = line.value("kind", "");
-    if (kind == "run") story.header = line;
+    if (kind == "run") {
+      // Runs from before there was a choice.
+      story.header = {{"dtype", "fp32"}, {"instruction_set", "not logged"}};
+      story.header.update(line);
+    }
     if (kind == "step") {
       story.steps = line["step"].get<std::int64_t>();
       story.flops = number(line, "flops");

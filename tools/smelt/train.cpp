@@ -35,6 +35,8 @@ int train(const common_options& common, const train_arguments& a) {
     j["name"] = of.name;
     j["folder"] = settings.out;
     j["finished"] = finished;
+    j["dtype"] = story.header.at("dtype");
+    j["instruction_set"] = story.header.at("instruction_set");
     j["steps"] = story.steps;
     j["tokens_per_second"] = story.tokens_per_second;
     j["validation"] = finished ? summary_json(story.final_losses) : nlohmann::ordered_json();

@@ -29,8 +29,10 @@ namespace {
 
 using backend = cpu<cpu_default_executor>;
 
-backend make_backend(const common_options& common) {
-  return backend(cpu_default_executor(static_cast<int>(common.threads > 0 ? common.threads : cores())));
+backend make_backend(const kernel_option& kernels, const common_options& common) {
+  const kernel_choice choice = choice_of(kernels);
+  return backend(cpu_default_executor(static_cast<int>(common.threads > 0 ? common.threads : cores())), choice.compute,
+                 choice.set);
 }
 
 /// Adds an option that is a real number.
@@ -95,7 +97,7 @@ double bigram_entropy_of(const dataset& text) {
 }
 
 nlohmann::json header_line(const named_spec& of, const named_data& data, const run_settings& settings,
-                           const training& run, int threads) {
+                           const training& run, const backend& kernels) {
   return {{"kind", "run"},
           {"step", 0},
           {"name", of.name},
@@ -110,7 +112,9 @@ nlohmann::json header_line(const named_spec& of, const named_data& data, const r
             {"categories", data.text.categories},
             {"bigram_entropy", bigram_entropy_of(data.text)}}},
           {"validation_tokens_on_the_way", settings.validation_tokens},
-          {"threads", threads},
+          {"dtype", name_of(kernels.compute())},
+          {"instruction_set", name_of(kernels.instructions())},
+          {"threads", kernels.threads()},
           {"machine", machine()},
           {"version", SMELT_VERSION}};
 }
@@ -177,6 +181,7 @@ void add_run_options(CLI::App& command, run_settings& s) {
   command.add_flag_callback(
              "--no-document-masks", [&o] { o.document_masks = false; }, "Let attention cross documents")
       ->group(training);
+  add_kernel_options(command, s.kernels);
   const std::string watching = "Watching and saving";
   add_real(command, "--validation-fraction", s.validation_fraction, "Share of the documents (default: 0.05)");
   command.get_option("--validation-fraction")->group(watching);
@@ -198,6 +203,7 @@ run_settings completed(run_settings settings, const common_options& common, cons
     throw error(errc::invalid_argument, "--validation-fraction must be above 0 and below 1; found " +
                                             nlohmann::json(settings.validation_fraction).dump());
   static_cast<void>(validate(settings.options));
+  static_cast<void>(choice_of(settings.kernels));
   return settings;
 }
 
@@ -230,7 +236,7 @@ void require_trainable(const named_spec& of, const named_data& data, const run_s
 bool train_in_folder(const std::filesystem::path& path, const named_spec& of, const named_data& data,
                      const run_settings& settings, const common_options& common, const interrupt_guard& interrupt) {
   const run_folder folder(path);
-  backend kernels = make_backend(common);
+  backend kernels = make_backend(settings.kernels, common);
   trainer<dynamic_arch, backend> run(dynamic_arch(of.value), kernels, data.text, settings.options);
   const std::int64_t steps = run.options().steps();
   std::optional<progress> shown(std::in_place, of.name, std::int64_t{0}, steps);
@@ -239,7 +245,7 @@ bool train_in_folder(const std::filesystem::path& path, const named_spec& of, co
 
   run_log log(path / log_name, run.step());
   run_story before = story_of(path);
-  if (before.header.is_null()) log.append(header_line(of, data, settings, run, kernels.threads()));
+  if (before.header.is_null()) log.append(header_line(of, data, settings, run, kernels));
   const std::int64_t interval = save_interval(steps, settings);
   const std::int64_t batches =
       ceiling(settings.validation_tokens, settings.options.sequences * settings.options.length);
@@ -295,7 +301,9 @@ bool train_in_folder(const std::filesystem::path& path, const named_spec& of, co
 }
 
 checkpoint_losses evaluate_folder(const std::filesystem::path& folder, const std::string& data,
-                                  const common_options& common, const interrupt_guard& interrupt) {
+                                  const kernel_option& kernels_option, const common_options& common,
+                                  const interrupt_guard& interrupt) {
+  backend kernels = make_backend(kernels_option, common);
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored))
     throw error(errc::io, "DIR must be the folder of a run; found no folder '" + folder.string() + "'");
@@ -341,7 +349,6 @@ checkpoint_losses evaluate_folder(const std::filesystem::path& folder, const std
   const batch_plan plan{.context = saved.at("length").get<std::int64_t>(),
                         .sequences = saved.at("sequences").get<std::int64_t>(),
                         .document_masks = saved.at("document_masks").get<bool>()};
-  backend kernels = make_backend(common);
   language_model<dynamic_arch, backend> model(dynamic_arch(architecture), kernels, plan.sequences, plan.context);
   weight_buffer<float> weights(architecture);
   for (const std::string& note : read_tensors(from.weights, weights, architecture))
@@ -350,6 +357,9 @@ checkpoint_losses evaluate_folder(const std::filesystem::path& folder, const std
                                 [&] { return !interrupt.asked(); });
   if (!interrupt.asked()) result.losses = losses_of(e, text.text, plan);
   result.bigram_entropy = bigram_entropy_of(text.text);
+  result.trained_dtype = dtype_of(from.state);
+  result.dtype = name_of(kernels.compute());
+  result.instruction_set = name_of(kernels.instructions());
   return result;
 }
 

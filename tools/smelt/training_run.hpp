@@ -13,6 +13,7 @@
 #include "command.hpp"
 #include "data_argument.hpp"
 #include "interrupt.hpp"
+#include "kernel_option.hpp"
 #include "losses.hpp"
 #include "spec_argument.hpp"
 
@@ -30,12 +31,14 @@ struct run_settings {
   std::int64_t keep = 2;                    ///< checkpoints kept
   std::string out;
   bool resume = false;
+  kernel_option kernels{};
 };
 
 /// Adds the options of a run to a command.
 void add_run_options(CLI::App& command, run_settings& settings);
 
 /// The settings with the seed taken from the common options and, unless given, the length from the shortest context.
+/// Throws as choice_of does, and errc::invalid_argument for settings that no run can use.
 [[nodiscard]] run_settings completed(run_settings settings, const common_options& common,
                                      const std::vector<named_spec>& specs);
 
@@ -59,12 +62,16 @@ struct checkpoint_losses {
   std::string split;  ///< "validation" of the text it was trained on, or "all" of another
   text_losses losses;
   double bigram_entropy = 0;  ///< of the split, nats a token; NaN when there is none
+  std::string trained_dtype;  ///< what matrix products multiplied in while the model was trained
+  std::string dtype;          ///< what they multiplied in here
+  std::string instruction_set;
 };
 
 /// Evaluates the newest whole checkpoint of the run in `folder` (or the checkpoint that is `folder`). On the text that
 /// the run was trained on only the validation split is read, on another all of it. Throws as open_newest_checkpoint
 /// and load_dataset do, errc::io when there is no checkpoint, errc::mismatch for another kind of tokens.
 [[nodiscard]] checkpoint_losses evaluate_folder(const std::filesystem::path& folder, const std::string& data,
-                                                const common_options& common, const interrupt_guard& interrupt);
+                                                const kernel_option& kernels, const common_options& common,
+                                                const interrupt_guard& interrupt);
 
 }  // namespace smelt::tool

@@ -85,6 +85,11 @@ class weight_layout {
     if (const weight_place p = (*this)(weight::head); p.rows > 0) f(weight::head, -1, p);
   }
 
+  /// Elements up to the next weight.
+  [[nodiscard]] static constexpr std::int64_t padded(const weight_place& p) noexcept {
+    return (p.size() + 15) / 16 * 16;
+  }
+
   /// Elements that are parameters: the buffer without the gaps.
   [[nodiscard]] constexpr std::int64_t parameters() const {
     std::int64_t n = 0;
@@ -93,10 +98,6 @@ class weight_layout {
   }
 
  private:
-  [[nodiscard]] static constexpr std::int64_t padded(const weight_place& p) noexcept {
-    return (p.size() + 15) / 16 * 16;
-  }
-
   [[nodiscard]] constexpr std::int64_t layer_size(int layer) const noexcept {
     std::int64_t n = 0;
     for (int i = static_cast<int>(first_layer_weight); i <= static_cast<int>(last_layer_weight); ++i)

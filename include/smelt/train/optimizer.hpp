@@ -1,7 +1,6 @@
 // How do gradients change weights? AdamW over the layout, with a clipped global norm and a check before any change.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -9,6 +8,7 @@
 #include <smelt/model/weights.hpp>
 #include <smelt/train/options.hpp>
 #include <string>
+#include <vector>
 
 namespace smelt {
 
@@ -29,20 +29,33 @@ struct gradient_norm {
   std::string not_finite;  ///< empty when all are finite
 };
 
+/// The elements that gradients move, in the order of the buffer: as few ranges as there can be. The gaps of the layout
+/// hold zeros in gradients, weights and moments alike, and keep them.
+[[nodiscard]] inline std::vector<parameter_range> moved_ranges(const weight_layout& layout) {
+  std::vector<parameter_range> ranges;
+  std::int64_t end = 0;  // of the last range, and the gap behind it
+  layout.for_each([&](weight w, int, const weight_place& p) {
+    if (w == weight::balance_bias) return;
+    const std::int64_t size = weight_layout::padded(p);
+    if (!ranges.empty() && end == p.offset && ranges.back().decayed == is_decayed(w))
+      ranges.back().size += size;
+    else
+      ranges.push_back({p.offset, size, is_decayed(w)});
+    end = p.offset + size;
+  });
+  return ranges;
+}
+
 /// Norm of `gradients` over all weights that gradients move. Does not overflow for finite gradients.
 template <Backend B>
 [[nodiscard]] gradient_norm norm_of(B& backend, const weight_buffer<typename B::scalar>& gradients) {
-  gradient_norm result;
+  const auto norm_from = [&](std::int64_t first, std::int64_t last) {
+    return backend.norm(
+        gradients.all().subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)));
+  };
   double largest = 0;
   double sum = 0;  // of the squares of norm / largest
-  gradients.layout().for_each([&](weight w, int layer, const weight_place& p) {
-    if (w == weight::balance_bias) return;
-    const double n =
-        backend.norm(gradients.all().subspan(static_cast<std::size_t>(p.offset), static_cast<std::size_t>(p.size())));
-    if (!std::isfinite(n)) {
-      if (result.not_finite.empty()) result.not_finite = describe(w, layer);
-      return;
-    }
+  const auto add = [&](double n) {
     if (n > largest) {
       const double shrink = largest / n;
       sum = sum * shrink * shrink + 1;
@@ -50,8 +63,24 @@ template <Backend B>
     } else if (n > 0) {
       sum += (n / largest) * (n / largest);
     }
+    return std::isfinite(n);
+  };
+  // All that lies between balancing biases at once.
+  bool finite = true;
+  std::int64_t begin = 0;
+  gradients.layout().for_each([&](weight w, int, const weight_place& p) {
+    if (w != weight::balance_bias) return;
+    finite = add(norm_from(begin, p.offset)) && finite;
+    begin = p.offset + p.size();
   });
-  result.norm = result.not_finite.empty() ? largest * std::sqrt(sum) : std::numeric_limits<double>::quiet_NaN();
+  finite = add(norm_from(begin, gradients.layout().size())) && finite;
+  gradient_norm result;
+  result.norm = finite ? largest * std::sqrt(sum) : std::numeric_limits<double>::quiet_NaN();
+  if (finite) return result;
+  gradients.layout().for_each([&](weight w, int layer, const weight_place& p) {
+    if (w == weight::balance_bias || !result.not_finite.empty()) return;
+    if (!std::isfinite(norm_from(p.offset, p.offset + p.size()))) result.not_finite = describe(w, layer);
+  });
   return result;
 }
 
@@ -59,37 +88,32 @@ template <Backend B>
 template <class Scalar>
 class optimizer {
  public:
-  explicit optimizer(const spec& s) : first_(s), second_(s) {}
+  explicit optimizer(const spec& s) : first_(s), second_(s), moved_(moved_ranges(first_.layout())) {}
 
   [[nodiscard]] weight_buffer<Scalar>& first_moment() noexcept { return first_; }
   [[nodiscard]] const weight_buffer<Scalar>& first_moment() const noexcept { return first_; }
   [[nodiscard]] weight_buffer<Scalar>& second_moment() noexcept { return second_; }
   [[nodiscard]] const weight_buffer<Scalar>& second_moment() const noexcept { return second_; }
 
-  /// Applies update number `update` (1-based) with gradients multiplied by `gradient_scale`. The gradients must be
-  /// finite (norm_of tells).
+  /// Applies update number `update` (1-based) with gradients multiplied by `gradient_scale`, and sets them to 0. The
+  /// gradients must be finite (norm_of tells).
   template <Backend B>
   void apply(B& backend, const train_options& o, double learning_rate, double gradient_scale, std::int64_t update,
-             const weight_buffer<Scalar>& gradients, weight_buffer<Scalar>& weights) {
-    weights.layout().for_each([&](weight w, int, const weight_place& p) {
-      if (w == weight::balance_bias) return;
-      const auto part = [&](auto all) {
-        return all.subspan(static_cast<std::size_t>(p.offset), static_cast<std::size_t>(p.size()));
-      };
-      backend.adamw({.learning_rate = learning_rate,
-                     .beta1 = o.beta1,
-                     .beta2 = o.beta2,
-                     .eps = o.eps,
-                     .weight_decay = is_decayed(w) ? o.weight_decay : 0.0,
-                     .gradient_scale = gradient_scale,
-                     .step = update},
-                    part(gradients.all()), part(weights.all()), part(first_.all()), part(second_.all()));
-    });
+             weight_buffer<Scalar>& gradients, weight_buffer<Scalar>& weights) {
+    backend.adamw({.learning_rate = learning_rate,
+                   .beta1 = o.beta1,
+                   .beta2 = o.beta2,
+                   .eps = o.eps,
+                   .weight_decay = o.weight_decay,
+                   .gradient_scale = gradient_scale,
+                   .step = update},
+                  moved_, gradients.all(), weights.all(), first_.all(), second_.all());
   }
 
  private:
   weight_buffer<Scalar> first_;
   weight_buffer<Scalar> second_;
+  std::vector<parameter_range> moved_;
 };
 
 }  // namespace smelt

@@ -9,6 +9,14 @@
 
 namespace smelt {
 
+/// What matrix products multiplied in when the state of a checkpoint was saved. States that do not say are older than
+/// the choice: fp32.
+[[nodiscard]] inline std::string dtype_of(const nlohmann::json& state) {
+  if (!state.is_object() || !state.contains("dtype")) return "fp32";
+  const nlohmann::json& found = state.at("dtype");
+  return found.is_string() ? found.get<std::string>() : found.dump();
+}
+
 namespace detail {
 
 /// Throws errc::mismatch with every value, however deep, in which what was `saved` differs from `now`. Members of

@@ -154,7 +154,8 @@ class trainer final : public training {
     record.visit_balance.resize(static_cast<std::size_t>(visits));
     record.visit_z.resize(static_cast<std::size_t>(visits));
     std::vector<std::int64_t> visit_evaluations(static_cast<std::size_t>(visits));
-    std::ranges::fill(gradients_.all(), scalar(0));
+    if (!gradients_are_zero_) std::ranges::fill(gradients_.all(), scalar(0));
+    gradients_are_zero_ = false;
     double nats = 0;
     {
       const auto hold = backend_.hold_weights();  // until the optimizer changes them
@@ -201,6 +202,7 @@ class trainer final : public training {
     skip_run_ = 0;
     const double clip = options_.clip > 0 && norm.norm > options_.clip ? options_.clip / norm.norm : 1.0;
     optimizer_.apply(backend_, options_, record.learning_rate, clip, step_ - skipped_ + 1, gradients_, weights_);
+    gradients_are_zero_ = true;  // the update has set them
     if (biased) move_balance_bias(loads);
     return record;
   }
@@ -238,6 +240,7 @@ class trainer final : public training {
   language_model<A, B> model_;
   weight_buffer<scalar> weights_;
   weight_buffer<scalar> gradients_;
+  bool gradients_are_zero_ = true;  ///< not after a step that changed no weight
   optimizer<scalar> optimizer_;
   std::vector<batch> batches_;
   double step_flops_;

@@ -39,7 +39,8 @@ class training {
   virtual saved_checkpoint save(const run_folder& run, std::int64_t keep_last) const = 0;
 
   /// Continues from a checkpoint, to the bit. Throws errc::mismatch naming every difference when the checkpoint is of
-  /// another architecture, other data or other options, and errc::corrupt when its state makes no sense; then the run
+  /// another architecture, other data, other options or
+  /// another type of matrix products, and errc::corrupt when its state makes no sense; then the run
   /// is as it was.
   virtual void resume(const checkpoint& from) = 0;
 };

@@ -59,11 +59,12 @@ TEMPLATE_TEST_CASE("a learning rate of 0 leaves the weights' bits alone", "[adam
   std::vector<scalar> weight{scalar{1}, scalar{-0.0}, scalar{0}, scalar{1e-38F}, scalar{-3.5}};
   for (int i = 0; i < 30; ++i) weight.push_back(static_cast<scalar>(0.1 * i));
   const std::vector<scalar> before = weight;
-  std::vector<scalar> gradient(weight.size(), scalar{-0.3F});
   std::vector<scalar> first(weight.size());
   std::vector<scalar> second(weight.size());
   for (std::int64_t step = 1; step <= 5; ++step) {
-    backend.adamw({.learning_rate = 0, .weight_decay = 0.1, .step = step}, gradient, weight, first, second);
+    std::vector<scalar> gradient(weight.size(), scalar{-0.3F});
+    const smelt::parameter_range all[] = {{0, static_cast<std::int64_t>(weight.size()), true}};
+    backend.adamw({.learning_rate = 0, .weight_decay = 0.1, .step = step}, all, gradient, weight, first, second);
   }
   CHECK(std::memcmp(weight.data(), before.data(), weight.size() * sizeof(scalar)) == 0);
   CHECK(double(first[0]) == Approx(-0.3 * (1 - std::pow(0.9, 5))).epsilon(1e-5));
@@ -76,9 +77,11 @@ TEMPLATE_TEST_CASE("the first step of AdamW is the learning rate, and decay is a
   std::vector<scalar> gradient{scalar{1e-3F}, scalar{-50}};
   std::vector<scalar> first(2);
   std::vector<scalar> second(2);
-  backend.adamw({.learning_rate = 0.01, .weight_decay = 0.5, .step = 1}, gradient, weight, first, second);
+  const smelt::parameter_range one_decayed[] = {{0, 1, true}, {1, 1, false}};
+  backend.adamw({.learning_rate = 0.01, .weight_decay = 0.5, .step = 1}, one_decayed, gradient, weight, first, second);
   CHECK(double(weight[0]) == Approx(2 - 0.01 * (1 + 0.5 * 2)).epsilon(1e-5));
-  CHECK(double(weight[1]) == Approx(2 - 0.01 * (-1 + 0.5 * 2)).epsilon(1e-5));
+  CHECK(double(weight[1]) == Approx(2 + 0.01).epsilon(1e-5));
+  CHECK(gradient == std::vector<scalar>(2));
 }
 
 TEMPLATE_TEST_CASE("ignored targets and padding rows contribute nothing", "[cross_entropy]", SMELT_HOST_BACKENDS) {
@@ -157,8 +160,14 @@ TEMPLATE_TEST_CASE("every mismatch names the op, the argument, what is there and
   std::vector<std::int32_t> positions(4);
   CHECK(message_of([&] { backend.rotary(smelt::rotary_shape{.heads = 1, .head_dim = 3}, view(x, 4), positions); },
                    smelt::errc::invalid_argument) == "rotary: head_dim is 3, needs an even number");
-  CHECK(message_of([&] { backend.adamw({.step = 0}, y, y, y, y); }, smelt::errc::invalid_argument) ==
+  const smelt::parameter_range overlapping[] = {{0, 4, true}, {3, 2, true}};
+  CHECK(message_of([&] { backend.adamw({.step = 0}, overlapping, y, y, y, y); }, smelt::errc::invalid_argument) ==
         "adamw: step is 0, needs at least 1");
+  CHECK(message_of([&] { backend.adamw({}, overlapping, y, y, y, y); }, smelt::errc::invalid_argument) ==
+        "adamw: a range starts at 3 and has 2 elements, needs to lie between 4 and 6");
+  const smelt::parameter_range beyond[] = {{2, 5, true}};
+  CHECK(message_of([&] { backend.adamw({}, beyond, y, y, y, y); }, smelt::errc::invalid_argument) ==
+        "adamw: a range starts at 2 and has 5 elements, needs to lie between 0 and 6");
 }
 
 TEST_CASE("a 56 -> 444 projection has the same bits for 1, 2, 3 and 7 threads", "[linear][threads]") {

@@ -57,6 +57,8 @@ TEST_CASE("compare trains matched architectures on the same batches and reports"
   const json j = json::parse(text_of(out / "compare.json"));
   REQUIRE(j["models"].size() == 2);
   CHECK(j["models"][1]["match"]["ok"] == true);
+  CHECK(j["dtype"] == "fp32");
+  CHECK(j["instruction_set"].is_string());
   for (const json& model : j["models"]) {
     CHECK(model["validation"]["loss"].get<double>() < 5.6);
     CHECK(model["validation"]["categories"].size() >= 2);
@@ -78,7 +80,8 @@ TEST_CASE("compare trains matched architectures on the same batches and reports"
   const std::string html = text_of(out / "report.html");
   for (const char* part :
        {"<svg", "Validation loss", "nats/token", "bits/byte", "bigram entropy", "tolerance", "convention smelt",
-        "balance, visit 2", "tokens/s", "smelt compare --data", "Machine: ", "learning_rate", ">cosine<"})
+        "balance, visit 2", "tokens/s", "smelt compare --data", "Machine: ", "learning_rate", ">cosine<",
+        ">dtype of matrix products<", ">fp32<", ">instruction set<", "matrix products: fp32 ("})
     CHECK_THAT(html, ContainsSubstring(part));
   for (const char* outside : {"src=", "href=", "@import", "url(", "https:", "<script"})
     CHECK(html.find(outside) == std::string::npos);

@@ -156,6 +156,40 @@ TEST_CASE("a run stopped by Ctrl-C and resumed is the run that never stopped", "
   CHECK(again.out == resumed.out);
 }
 
+TEST_CASE("the type of products is the user's choice, logged, and kept by a run", "[tools][train]") {
+  const workplace here;
+  CHECK_THAT(refusal(here.train("none", 2, {"--dtype", "fp16"})),
+             ContainsSubstring("--dtype must be one of fp32, bf16, auto; found \"fp16\""));
+  CHECK_THAT(refusal(here.train("none", 2, {"--instruction-set", "avx3"})), ContainsSubstring("avx3"));
+  const outcome chosen = run_tool(here.train("auto", 4, {"--dtype", "auto", "--json"}));
+  INFO(chosen.err);
+  REQUIRE(chosen.exit == 0);
+  const json result = json::parse(chosen.out);
+  const json header = smelt::read_log(here.path() / "auto" / "log.jsonl").front();
+  CHECK(header["dtype"] == result["dtype"]);
+  CHECK(header["instruction_set"] == result["instruction_set"]);
+  const bool bf16 = result["dtype"] == "bf16";
+  if (!bf16) {
+    CHECK_THAT(refusal(here.train("none", 2, {"--dtype", "bf16"})), ContainsSubstring("needs the instruction set"));
+    return;
+  }
+  CHECK_THAT(refusal(here.train("auto", 4, {"--resume"})),
+             ContainsSubstring("these differ: dtype: the checkpoint has \"bf16\", this run has \"fp32\""));
+  // Either type evaluates what the other has trained.
+  const auto evaluated = [&](const char* dtype) {
+    const outcome o = run_tool({"eval", here.in("auto"), "--data", here.data(), "--json", "--dtype", dtype});
+    INFO(o.err);
+    REQUIRE(o.exit == 0);
+    const json found = json::parse(o.out);
+    CHECK(found["trained_dtype"] == "bf16");
+    CHECK(found["dtype"] == dtype);
+    return found["validation"]["loss"].get<double>();
+  };
+  CHECK(evaluated("bf16") == result["validation"]["loss"].get<double>());
+  CHECK(evaluated("fp32") == Approx(evaluated("bf16")).margin(1e-2));
+  CHECK(evaluated("fp32") != evaluated("bf16"));
+}
+
 TEST_CASE("a killed run goes on from its last save", "[tools][train]") {
   const workplace here;
   {

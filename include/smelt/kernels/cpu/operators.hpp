@@ -21,6 +21,7 @@
 #include <smelt/kernels/grouping.hpp>
 #include <smelt/kernels/policy/cpu_gemm.hpp>
 #include <smelt/kernels/policy/cpu_tasks.hpp>
+#include <smelt/kernels/reference/adamw.hpp>
 #include <smelt/kernels/reference/attention.hpp>
 #include <smelt/kernels/reference/cross_entropy.hpp>
 #include <smelt/kernels/reference/experts.hpp>

@@ -11,6 +11,8 @@ namespace smelt::policy {
 /// Elements of one task of an op that only reads and writes: 64 Ki floats are about 10 us of memory traffic, several
 /// times what starting a task costs.
 inline constexpr std::int64_t flat_elements = 65'536;
+/// Elements of one task of AdamW, of 32 bytes of traffic each.
+inline constexpr std::int64_t update_elements = 16'384;
 /// Elements of one task of an op over rows (norms, routing, rotary): more arithmetic for each.
 inline constexpr std::int64_t row_elements = 16'384;
 
