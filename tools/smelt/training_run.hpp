@@ -61,10 +61,10 @@ struct checkpoint_losses {
   std::string folder;
   std::string split;  ///< "validation" of the text it was trained on, or "all" of another
   text_losses losses;
-  double bigram_entropy = 0;  ///< of the split, nats a token; NaN when there is none
-  std::string trained_dtype;  ///< what matrix products multiplied in while the model was trained
-  std::string dtype;          ///< what they multiplied in here
-  std::string instruction_set;
+  double bigram_entropy = 0;    ///< of the split, nats a token; NaN when there is none
+  std::string trained_dtype{};  ///< what matrix products multiplied in while the model was trained
+  std::string dtype{};          ///< what they multiplied in here
+  std::string instruction_set{};
 };
 
 /// Evaluates the newest whole checkpoint of the run in `folder` (or the checkpoint that is `folder`). On the text that

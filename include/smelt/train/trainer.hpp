@@ -92,7 +92,9 @@ class trainer final : public training {
   }
 
   void resume(const checkpoint& from) override {
-    detail::require_same(from.state, identity(), from.folder.string());
+    nlohmann::json saved = from.state;
+    if (saved.is_object()) saved["dtype"] = dtype_of(saved);
+    detail::require_same(saved, identity(), from.folder.string());
     const std::int64_t skipped = detail::count_in(from, "skipped", from.step);
     const std::int64_t skip_run = detail::count_in(from, "skip_run", skipped);
     // Every file is checked before any weight changes.
@@ -120,12 +122,21 @@ class trainer final : public training {
             .document_masks = options_.document_masks};
   }
 
+  /// What matrix products multiply in: the scalar type, where the backend has no other.
+  [[nodiscard]] std::string dtype() const {
+    if constexpr (requires { name_of(backend_.compute()); })
+      return std::string(name_of(backend_.compute()));
+    else
+      return "fp32";
+  }
+
   /// What a checkpoint must agree with.
   [[nodiscard]] nlohmann::json identity() const {
     return {{"spec", spec_to_json(architecture())},
             {"visits", span_of(architecture()).visits},
             {"tokenizer", data_.format.name},
             {"data", std::to_string(data_.fingerprint)},
+            {"dtype", dtype()},
             {"options", to_json(options_)}};
   }
 
