@@ -323,19 +323,23 @@ struct route_case : op_base {
 enum class traffic { any, some_idle, collapsed };
 
 struct experts_case : op_base {
+  static constexpr double scale = 0.75;
   experts_shape shape;
   std::vector<std::int32_t> offsets;
   std::vector<std::int32_t> assignment;
   std::vector<std::int32_t> row;
+  bool add;  // to the gradient of x
 
-  experts_case(std::int64_t tokens, int experts, int active, int width, int hidden, traffic visits = traffic::any)
-      : shape{.experts = experts, .active = active, .width = width, .hidden = hidden} {
+  experts_case(std::int64_t tokens, int experts, int active, int width, int hidden, traffic visits = traffic::any,
+               bool add_ = true)
+      : shape{.experts = experts, .active = active, .width = width, .hidden = hidden}, add(add_) {
     op = "experts";
     variant = label("T", tokens) + label("_E", experts) + label("_k", active) + "_H" + std::to_string(width) +
               label("_f", hidden) +
               (visits == traffic::any         ? ""
                : visits == traffic::some_idle ? "_idle"
-                                              : "_collapsed");
+                                              : "_collapsed") +
+              (add ? "" : "_overwrite");
     const int used = visits == traffic::some_idle ? (std::max)(active, 2 * experts / 3) : experts;
     std::vector<std::int32_t> ids;
     for (std::int64_t t = 0; t < tokens; ++t) {
@@ -351,12 +355,13 @@ struct experts_case : op_base {
     reference_ops::group_by_expert(router_shape{.experts = experts, .active = active}, ids,
                                    grouping_view<std::int32_t>(offsets, assignment, row));
     const std::int64_t matrix = std::int64_t{experts} * width * hidden;
-    const double scale = 1 / std::sqrt(double(width));
-    inputs = {{"x", normal(tokens * width, 1), gradient::adds},
-              {"w_gate", normal(matrix, 2, scale), gradient::adds},
-              {"w_up", normal(matrix, 3, scale), gradient::adds},
+    const double size = 1 / std::sqrt(double(width));
+    inputs = {{"x", normal(tokens * width, 1), add ? gradient::adds : gradient::overwrites},
+              {"w_gate", normal(matrix, 2, size), gradient::adds},
+              {"w_up", normal(matrix, 3, size), gradient::adds},
               {"w_down", normal(matrix, 4, 1 / std::sqrt(double(hidden))), gradient::adds},
-              {"weights", normal(tokens * active, 5)}};
+              {"weights", normal(tokens * active, 5)},
+              {"residual", normal(tokens * width, 6), gradient::none}};
     outputs = {
         {"y", tokens * width}, {"gate", tokens * active * hidden, false}, {"up", tokens * active * hidden, false}};
     forward_flops = 6.0 * double(tokens) * active * width * hidden;
@@ -367,17 +372,17 @@ struct experts_case : op_base {
 
   template <class B, class S = typename B::scalar>
   void forward(B& b, arrays<S>& in, arrays<S>& out) const {
-    b.experts(shape, as_matrix(in[0], shape.width), as_matrix(in[1], shape.width), as_matrix(in[2], shape.width),
-              as_matrix(in[3], shape.hidden), grouping(), as_matrix(in[4], shape.active),
+    b.experts(shape, scale, as_matrix(in[5], shape.width), as_matrix(in[0], shape.width), as_matrix(in[1], shape.width),
+              as_matrix(in[2], shape.width), as_matrix(in[3], shape.hidden), grouping(), as_matrix(in[4], shape.active),
               as_matrix(out[1], shape.hidden), as_matrix(out[2], shape.hidden), as_matrix(out[0], shape.width));
   }
   template <class B, class S = typename B::scalar>
   void backward(B& b, arrays<S>& in, arrays<S>& out, arrays<S>& dout, arrays<S>& din) const {
-    b.experts_backward(shape, as_matrix(in[0], shape.width), as_matrix(in[1], shape.width),
+    b.experts_backward(shape, scale, as_matrix(in[0], shape.width), as_matrix(in[1], shape.width),
                        as_matrix(in[2], shape.width), as_matrix(in[3], shape.hidden), grouping(),
                        as_matrix(in[4], shape.active), as_matrix(out[1], shape.hidden), as_matrix(out[2], shape.hidden),
-                       as_matrix(dout[0], shape.width), as_matrix(din[0], shape.width), as_matrix(din[1], shape.width),
-                       as_matrix(din[2], shape.width), as_matrix(din[3], shape.hidden),
+                       as_matrix(dout[0], shape.width), as_matrix(din[0], shape.width), add,
+                       as_matrix(din[1], shape.width), as_matrix(din[2], shape.width), as_matrix(din[3], shape.hidden),
                        as_matrix(din[4], shape.active));
   }
 };
@@ -550,6 +555,8 @@ void for_each_case(F&& f) {
   f(experts_case(300, 6, 2, 48, 20, traffic::collapsed));
   f(experts_case(520, 1, 1, 32, 64));
   f(experts_case(150, 16, 3, 110, 130));
+  f(experts_case(64, 4, 2, 16, 16, traffic::any, false));
+  f(experts_case(1030, 1, 1, 24, 40, traffic::any, false));
 
   f(scaled_case(1, true));
   f(scaled_case(1003, true));

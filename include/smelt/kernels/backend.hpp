@@ -96,13 +96,14 @@ concept Backend =
                        m);  // (shape, scores, ids, weights, logsumexp, load, mask, dweights, scale, dlogits)
       b.group_by_expert(router, ids, out_group);  // (shape, ids[T*k], grouping)
 
-      // y[T,H] = sum over slots of weight * down(silu(gate x) * (up x)); gate, up [T*k, f] are saved by grouped row;
-      // weights of all experts stacked: gate, up [E*f, H], down [E*H, f]
-      b.experts(experts, c, c, c, c, group, c, m, m,
-                m);  // (shape, x, w_gate, w_up, w_down, grouping, weights, gate, up, y)
-      b.experts_backward(experts, c, c, c, c, group, c, c, c, c, m, m, m, m, m);
-      // (shape, x, w_gate, w_up, w_down, grouping, weights, gate, up, dy, dx +=, dw_gate +=, dw_up +=, dw_down +=,
-      // dweights)
+      // y[T,H] = residual + scale * sum over slots of weight * down(silu(gate x) * (up x)), where residual and y may be
+      // the same array; gate, up [T*k, f] are saved by grouped row; weights of all experts stacked: gate, up [E*f, H],
+      // down [E*H, f]
+      b.experts(experts, 1.0, c, c, c, c, c, group, c, m, m, m);
+      // (shape, scale, residual, x, w_gate, w_up, w_down, grouping, weights, gate, up, y)
+      b.experts_backward(experts, 1.0, c, c, c, c, group, c, c, c, c, m, true, m, m, m, m);
+      // (shape, scale, x, w_gate, w_up, w_down, grouping, weights, gate, up, dy, dx, add to dx?, dw_gate +=, dw_up +=,
+      // dw_down +=, dweights)
 
       // target += scale * source;  target = scale * source
       b.add_scaled(1.0, c, m);   // (scale, source, target +=)

@@ -29,14 +29,14 @@ router_losses feed_forward_block(const A& arch, B& backend, const weight_buffer<
   using scalar = typename B::scalar;
   const spec& s = spec_of(arch);
   const auto input = a.ffn_input.view();
-  const auto write = scratch.stream.view();
+  const auto scale = e.residual.as<double>();
   const matrix_view<const scalar> ones = geometry.ones.view();
   router_losses losses;
   backend.rms_norm(shape<shapes::norm>(arch), a.middle.view(), w.vector(weight::ffn_norm, e.layer), input, a.ffn_rms);
-  backend.copy_scaled(1.0, a.middle.view(), output);
   if (!has_experts(s, e.layer)) {
-    backend.experts(shape<shapes::dense>(arch), input, w(weight::dense_gate, e.layer), w(weight::dense_up, e.layer),
-                    w(weight::dense_down, e.layer), geometry.all_tokens(), ones, a.gate.view(), a.up.view(), write);
+    backend.experts(shape<shapes::dense>(arch), scale, a.middle.view(), input, w(weight::dense_gate, e.layer),
+                    w(weight::dense_up, e.layer), w(weight::dense_down, e.layer), geometry.all_tokens(), ones,
+                    a.gate.view(), a.up.view(), output);
   } else {
     routing<scalar>& r = a.routed;
     backend.linear(shape<shapes::router_logits>(arch), input, w(weight::router, e.layer), scratch.logits.view());
@@ -45,16 +45,15 @@ router_losses feed_forward_block(const A& arch, B& backend, const weight_buffer<
     losses = backend.route_losses(shape<shapes::router>(arch), r.scores.view(), r.ids, r.logsumexp, detail::every_token,
                                   r.load);
     backend.group_by_expert(shape<shapes::router>(arch), r.ids, r.grouping());
-    backend.experts(shape<shapes::experts>(arch), input, w(weight::expert_gate, e.layer), w(weight::expert_up, e.layer),
-                    w(weight::expert_down, e.layer), r.grouping(), r.weights.view(), a.gate.view(), a.up.view(), write);
+    backend.experts(shape<shapes::experts>(arch), scale, a.middle.view(), input, w(weight::expert_gate, e.layer),
+                    w(weight::expert_up, e.layer), w(weight::expert_down, e.layer), r.grouping(), r.weights.view(),
+                    a.gate.view(), a.up.view(), output);
     if (s.experts.shared_hidden > 0) {
-      backend.add_scaled(e.residual.as<double>(), write, output);
-      backend.experts(shape<shapes::shared_expert>(arch), input, w(weight::shared_gate, e.layer),
+      backend.experts(shape<shapes::shared_expert>(arch), scale, output, input, w(weight::shared_gate, e.layer),
                       w(weight::shared_up, e.layer), w(weight::shared_down, e.layer), geometry.all_tokens(), ones,
-                      a.shared_gate.view(), a.shared_up.view(), write);
+                      a.shared_gate.view(), a.shared_up.view(), output);
     }
   }
-  backend.add_scaled(e.residual.as<double>(), write, output);
   return losses;
 }
 
@@ -68,32 +67,31 @@ void feed_forward_block_backward(const A& arch, B& backend, const weight_buffer<
   using scalar = typename B::scalar;
   const spec& s = spec_of(arch);
   const auto input = a.ffn_input.view();
-  const auto write = scratch.stream.view();
+  const auto scale = e.residual.as<double>();
   const auto dinput = scratch.normed_gradient.view();
   const matrix_view<const scalar> ones = geometry.ones.view();
-  backend.copy_scaled(e.residual.as<double>(), gradient, write);
-  set_zero(dinput);
   // An expert that every token visits, with weight 1: its weight gradient is discarded.
-  const auto unrouted_backward = [&](auto expert, weight gate, weight up, weight down, auto& saved_gate,
-                                     auto& saved_up) {
-    backend.experts_backward(expert, input, w(gate, e.layer), w(up, e.layer), w(down, e.layer), geometry.all_tokens(),
-                             ones, saved_gate.view(), saved_up.view(), write, dinput, dw(gate, e.layer),
-                             dw(up, e.layer), dw(down, e.layer), scratch.single_weight_gradient.view());
+  const auto unrouted_backward = [&](auto expert, weight gate, weight up, weight down, auto& saved_gate, auto& saved_up,
+                                     bool add) {
+    backend.experts_backward(expert, scale, input, w(gate, e.layer), w(up, e.layer), w(down, e.layer),
+                             geometry.all_tokens(), ones, saved_gate.view(), saved_up.view(), gradient, dinput, add,
+                             dw(gate, e.layer), dw(up, e.layer), dw(down, e.layer),
+                             scratch.single_weight_gradient.view());
   };
   if (!has_experts(s, e.layer)) {
     unrouted_backward(shape<shapes::dense>(arch), weight::dense_gate, weight::dense_up, weight::dense_down, a.gate,
-                      a.up);
+                      a.up, false);
   } else {
     routing<scalar>& r = a.routed;
     const auto dlogits = scratch.logits.view();
-    backend.experts_backward(shape<shapes::experts>(arch), input, w(weight::expert_gate, e.layer),
+    backend.experts_backward(shape<shapes::experts>(arch), scale, input, w(weight::expert_gate, e.layer),
                              w(weight::expert_up, e.layer), w(weight::expert_down, e.layer), r.grouping(),
-                             r.weights.view(), a.gate.view(), a.up.view(), write, dinput,
+                             r.weights.view(), a.gate.view(), a.up.view(), gradient, dinput, false,
                              dw(weight::expert_gate, e.layer), dw(weight::expert_up, e.layer),
                              dw(weight::expert_down, e.layer), scratch.weight_gradient.view());
     if (s.experts.shared_hidden > 0)
       unrouted_backward(shape<shapes::shared_expert>(arch), weight::shared_gate, weight::shared_up, weight::shared_down,
-                        a.shared_gate, a.shared_up);
+                        a.shared_gate, a.shared_up, true);
     backend.route_backward(shape<shapes::router>(arch), r.scores.view(), r.ids, r.weights.view(), r.logsumexp, r.load,
                            detail::every_token, scratch.weight_gradient.view(), loss_scale, dlogits);
     backend.linear_backward_weight(shape<shapes::router_logits>(arch), 1.0, input, dlogits,

@@ -203,16 +203,17 @@ class cpu {
   }
 
   template <ShapeOf<experts_shape> Shape>
-  void experts(Shape shape, const_matrix x, const_matrix w_gate, const_matrix w_up, const_matrix w_down,
-               grouping_view<> grouping, const_matrix weights, matrix gate, matrix up, matrix y) {
-    SMELT_RUN_PRODUCT(experts, context_, shape, x, w_gate, w_up, w_down, grouping, weights, gate, up, y);
+  void experts(Shape shape, double scale, const_matrix residual, const_matrix x, const_matrix w_gate, const_matrix w_up,
+               const_matrix w_down, grouping_view<> grouping, const_matrix weights, matrix gate, matrix up, matrix y) {
+    SMELT_RUN_PRODUCT(experts, context_, shape, scale, residual, x, w_gate, w_up, w_down, grouping, weights, gate, up, y);
   }
 
   template <ShapeOf<experts_shape> Shape>
-  void experts_backward(Shape shape, const_matrix x, const_matrix w_gate, const_matrix w_up, const_matrix w_down,
-                        grouping_view<> grouping, const_matrix weights, const_matrix gate, const_matrix up,
-                        const_matrix dy, matrix dx, matrix dw_gate, matrix dw_up, matrix dw_down, matrix dweights) {
-    SMELT_RUN_PRODUCT(experts_backward, context_, shape, x, w_gate, w_up, w_down, grouping, weights, gate, up, dy, dx, dw_gate, dw_up, dw_down, dweights);
+  void experts_backward(Shape shape, double scale, const_matrix x, const_matrix w_gate, const_matrix w_up,
+                        const_matrix w_down, grouping_view<> grouping, const_matrix weights, const_matrix gate,
+                        const_matrix up, const_matrix dy, matrix dx, bool add, matrix dw_gate, matrix dw_up,
+                        matrix dw_down, matrix dweights) {
+    SMELT_RUN_PRODUCT(experts_backward, context_, shape, scale, x, w_gate, w_up, w_down, grouping, weights, gate, up, dy, dx, add, dw_gate, dw_up, dw_down, dweights);
   }
 
   void add_scaled(double scale, const_matrix source, matrix target) {

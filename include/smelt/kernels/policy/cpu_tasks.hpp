@@ -34,17 +34,17 @@ inline constexpr std::int64_t gradient_cols = 64;
 /// second-level cache beside the weights.
 inline constexpr std::int64_t expert_task_rows = 480;
 inline constexpr std::int64_t expert_rows = 120;
-/// Rows of an expert's weight gradient in one task.
-inline constexpr std::int64_t expert_gradient_rows = 96;
+/// Backward, an expert is one task; one with more than a share of 1 / expert_pieces of all rows is cut in such pieces.
+inline constexpr std::int64_t expert_pieces = 8;
 
 /// Tokens whose outer products enter a weight gradient at once: with 32 columns of each, 32 KiB of a first-level cache
 /// of 48.
 inline constexpr std::int64_t gradient_depth = 256;
 
-/// Query rows that share one pass over the keys: fewer compute less behind the diagonal, and whole register tiles
-/// matter. 24 against 32 rows: 5 to 10 % less time forward and backward at head sizes 16 to 64; 36 to 64 are in
-/// between.
-inline constexpr std::int64_t attention_rows = 24;
+/// Keys whose scores for a panel of queries exist at once: with 32 queries, 16 KiB of a first-level cache of 48.
+inline constexpr std::int64_t attention_keys = 128;
+/// Tasks that a batch with fewer sequences and KV heads is cut into.
+inline constexpr std::int64_t attention_tasks = 8;
 
 /// Vocabulary entries whose logits exist at once, and tokens of one task.
 /// Chunks of 4,096 entries take 10 % more time backward at vocabularies of 8,192 and 32,768; 256 as much as 1,024.

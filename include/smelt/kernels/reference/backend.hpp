@@ -129,18 +129,19 @@ struct reference {
   }
 
   template <ShapeOf<experts_shape> Shape>
-  void experts(Shape shape, const_matrix x, const_matrix w_gate, const_matrix w_up, const_matrix w_down,
-               grouping_view<> grouping, const_matrix weights, matrix gate, matrix up, matrix y) const {
-    reference_ops::experts<Scalar>(shape, x, w_gate, w_up, w_down, grouping, weights, gate, up, y);
+  void experts(Shape shape, double scale, const_matrix residual, const_matrix x, const_matrix w_gate, const_matrix w_up,
+               const_matrix w_down, grouping_view<> grouping, const_matrix weights, matrix gate, matrix up,
+               matrix y) const {
+    reference_ops::experts<Scalar>(shape, scale, residual, x, w_gate, w_up, w_down, grouping, weights, gate, up, y);
   }
 
   template <ShapeOf<experts_shape> Shape>
-  void experts_backward(Shape shape, const_matrix x, const_matrix w_gate, const_matrix w_up, const_matrix w_down,
-                        grouping_view<> grouping, const_matrix weights, const_matrix gate, const_matrix up,
-                        const_matrix dy, matrix dx, matrix dw_gate, matrix dw_up, matrix dw_down,
-                        matrix dweights) const {
-    reference_ops::experts_backward<Scalar>(shape, x, w_gate, w_up, w_down, grouping, weights, gate, up, dy, dx,
-                                            dw_gate, dw_up, dw_down, dweights);
+  void experts_backward(Shape shape, double scale, const_matrix x, const_matrix w_gate, const_matrix w_up,
+                        const_matrix w_down, grouping_view<> grouping, const_matrix weights, const_matrix gate,
+                        const_matrix up, const_matrix dy, matrix dx, bool add, matrix dw_gate, matrix dw_up,
+                        matrix dw_down, matrix dweights) const {
+    reference_ops::experts_backward<Scalar>(shape, scale, x, w_gate, w_up, w_down, grouping, weights, gate, up, dy, dx,
+                                            add, dw_gate, dw_up, dw_down, dweights);
   }
 
   void add_scaled(double scale, const_matrix source, matrix target) const {

@@ -57,18 +57,21 @@ template <std::floating_point Scalar>
 
 }  // namespace detail
 
-/// y[T,H] = sum over slots of weights * down(silu(gate x) * (up x)). Weights of all experts are stacked: w_gate and
-/// w_up [E*f, H], w_down [E*H, f]. gate and up [T*k, f] are saved by grouped row.
+/// y[T,H] = residual[T,H] + scale * sum over slots of weights * down(silu(gate x) * (up x)); y may be the residual.
+/// Weights of all experts are stacked: w_gate and w_up [E*f, H], w_down [E*H, f]. gate and up [T*k, f] are saved by
+/// grouped row.
 template <std::floating_point Scalar, ShapeOf<experts_shape> Shape>
-void experts(Shape shape, matrix_view<const Scalar> x, matrix_view<const Scalar> w_gate, matrix_view<const Scalar> w_up,
-             matrix_view<const Scalar> w_down, grouping_view<> grouping, matrix_view<const Scalar> weights,
-             matrix_view<Scalar> gate, matrix_view<Scalar> up, matrix_view<Scalar> y) {
+void experts(Shape shape, double scale, matrix_view<const Scalar> residual, matrix_view<const Scalar> x,
+             matrix_view<const Scalar> w_gate, matrix_view<const Scalar> w_up, matrix_view<const Scalar> w_down,
+             grouping_view<> grouping, matrix_view<const Scalar> weights, matrix_view<Scalar> gate,
+             matrix_view<Scalar> up, matrix_view<Scalar> y) {
   const experts_shape s = shape;
   const std::int64_t width = s.width;
   const std::int64_t hidden = s.hidden;
   detail::check_experts<Scalar, Scalar>("experts", s, x, w_gate, w_up, w_down, grouping, weights, gate, up);
+  check_shape("experts", "residual", residual, x.rows, width);
   check_shape("experts", "y", y, x.rows, width);
-  std::fill(y.data, y.data + y.size(), Scalar{0});
+  if (y.data != residual.data) std::copy_n(residual.data, residual.size(), y.data);
   for (std::int64_t e = 0; e < s.experts; ++e) {
     for (std::int64_t g = grouping.offsets[e]; g < grouping.offsets[e + 1]; ++g) {
       const std::int64_t token = grouping.assignment[g] / s.active;
@@ -86,18 +89,19 @@ void experts(Shape shape, matrix_view<const Scalar> x, matrix_view<const Scalar>
         for (std::int64_t j = 0; j < hidden; ++j) {
           sum += gate(g, j) * detail::sigmoid(gate(g, j)) * up(g, j) * w_down(e * width + h, j);
         }
-        y(token, h) += weights(token, slot) * sum;
+        y(token, h) += static_cast<Scalar>(scale) * weights(token, slot) * sum;
       }
     }
   }
 }
 
-/// dx[T,H] +=, dw_gate +=, dw_up +=, dw_down += and dweights[T,k] (overwritten) from dy[T,H].
+/// The backward pass of scale * sum over slots of weights * expert: dx[T,H] (added to, or overwritten), dw_gate +=,
+/// dw_up +=, dw_down += and dweights[T,k] (overwritten) from dy[T,H].
 template <std::floating_point Scalar, ShapeOf<experts_shape> Shape>
-void experts_backward(Shape shape, matrix_view<const Scalar> x, matrix_view<const Scalar> w_gate,
+void experts_backward(Shape shape, double scale, matrix_view<const Scalar> x, matrix_view<const Scalar> w_gate,
                       matrix_view<const Scalar> w_up, matrix_view<const Scalar> w_down, grouping_view<> grouping,
                       matrix_view<const Scalar> weights, matrix_view<const Scalar> gate, matrix_view<const Scalar> up,
-                      matrix_view<const Scalar> dy, matrix_view<Scalar> dx, matrix_view<Scalar> dw_gate,
+                      matrix_view<const Scalar> dy, matrix_view<Scalar> dx, bool add, matrix_view<Scalar> dw_gate,
                       matrix_view<Scalar> dw_up, matrix_view<Scalar> dw_down, matrix_view<Scalar> dweights) {
   const experts_shape s = shape;
   const std::int64_t width = s.width;
@@ -105,6 +109,7 @@ void experts_backward(Shape shape, matrix_view<const Scalar> x, matrix_view<cons
   detail::check_experts<Scalar, const Scalar>("experts_backward", s, x, w_gate, w_up, w_down, grouping, weights, gate,
                                               up);
   detail::check_expert_gradients<Scalar>("experts_backward", s, x.rows, dy, dx, dw_gate, dw_up, dw_down, dweights);
+  if (!add) set_zero(dx);
   for (std::int64_t e = 0; e < s.experts; ++e) {
     for (std::int64_t g = grouping.offsets[e]; g < grouping.offsets[e + 1]; ++g) {
       const std::int64_t token = grouping.assignment[g] / s.active;
@@ -116,12 +121,13 @@ void experts_backward(Shape shape, matrix_view<const Scalar> x, matrix_view<cons
         const Scalar activation = silu * up(g, j);
         Scalar pulled = 0;  // dy through w_down, before the router's weight
         for (std::int64_t h = 0; h < width; ++h) pulled += dy(token, h) * w_down(e * width + h, j);
+        pulled *= static_cast<Scalar>(scale);
         dweights(token, slot) += pulled * activation;
         const Scalar dactivation = pulled * weights(token, slot);
         const Scalar dup = dactivation * silu;
         const Scalar dgate = dactivation * up(g, j) * sigma * (Scalar{1} + gate(g, j) * (Scalar{1} - sigma));
         for (std::int64_t h = 0; h < width; ++h) {
-          dw_down(e * width + h, j) += weights(token, slot) * dy(token, h) * activation;
+          dw_down(e * width + h, j) += static_cast<Scalar>(scale) * weights(token, slot) * dy(token, h) * activation;
           dw_gate(e * hidden + j, h) += dgate * x(token, h);
           dw_up(e * hidden + j, h) += dup * x(token, h);
           dx(token, h) += dgate * w_gate(e * hidden + j, h) + dup * w_up(e * hidden + j, h);
