@@ -1,0 +1,426 @@
+// smelt bench: how fast does a model train on this machine, and where does the time of a step go?
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <smelt/budget/flops.hpp>
+#include <smelt/core/error.hpp>
+#include <smelt/core/random.hpp>
+#include <smelt/kernels/cpu/backend.hpp>
+#include <smelt/kernels/cpu/default_executor.hpp>
+#include <smelt/kernels/timed_backend.hpp>
+#include <smelt/model/language_model.hpp>
+#include <smelt/train/data.hpp>
+#include <smelt/train/trainer.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "allocations.hpp"
+#include "bars.hpp"
+#include "command.hpp"
+#include "kernel_option.hpp"
+#include "machine.hpp"
+#include "spec_argument.hpp"
+#include "table.hpp"
+#include "training_run.hpp"
+
+namespace smelt::tool {
+
+namespace {
+
+using cpu_backend = cpu<cpu_default_executor>;
+using clocked_backend = timed<cpu_backend>;
+
+struct bench_arguments {
+  std::string spec;
+  kernel_option kernels;
+  run_settings settings;
+  std::int64_t steps = 20;
+  bool forward = false;
+  bool breakdown = false;
+  std::string svg;
+  std::string against;        ///< SPEC of the other side; empty: the same
+  std::string against_dtype;  ///< empty: the same
+  std::int64_t against_threads = 0;
+};
+
+/// Who is measured: an architecture and how it computes.
+struct contestant {
+  named_spec of;
+  kernel_option kernels;
+  std::int64_t threads = 0;
+};
+
+/// One step between two measurements of the peak.
+struct window {
+  double seconds = 0;
+  double peak = 0;  ///< FLOP/s of one core: the better of before and after, since a disturbed one only looks slower
+};
+
+cpu_backend make_backend(const contestant& who) {
+  const kernel_choice choice = choice_of(who.kernels);
+  return cpu_backend(cpu_default_executor(static_cast<int>(who.threads > 0 ? who.threads : cores())), choice.compute,
+                     choice.set);
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t n = values.size();
+  return (values[(n - 1) / 2] + values[n / 2]) / 2;
+}
+
+/// Minor page faults of the process so far.
+std::int64_t page_faults() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  return used.ru_minflt;
+}
+
+/// Text of nothing but random tokens, enough for some batches, as a document that never ends.
+named_data random_text(const spec& s, const train_options& o) {
+  const std::int64_t tokens = 2 * (8 * o.step_tokens() + 1);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens));
+  const random_stream random(o.seed, 0);
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    ids[i] = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(s.vocab), i));
+  return {.name = "random tokens",
+          .validation_fraction = 0.5,
+          .text = token_dataset(ids, {.name = "random", .vocab = s.vocab, .end_of_document = -1}, 0.5)};
+}
+
+/// A model that steps when told, with its clocks.
+class bench_run {
+ public:
+  bench_run(contestant who, const bench_arguments& a, const common_options& common)
+      : who_(std::move(who)),
+        settings_(settings_of(a, common)),
+        data_(random_text(who_.of.value, settings_.options)),
+        backend_(make_backend(who_)),
+        clocked_(backend_) {
+    require_trainable(who_.of, data_, settings_);
+    const train_options& o = settings_.options;
+    const flop_count flop = flops(who_.of.value, conventions::smelt, o.length);
+    flop_ = static_cast<double>(a.forward ? flop.forward_per_token : flop.train_per_token) *
+            static_cast<double>(o.step_tokens());
+    const dynamic_arch arch(who_.of.value);
+    if (!a.forward) {
+      const auto run = std::make_shared<trainer<dynamic_arch, clocked_backend>>(arch, clocked_, data_.text, o);
+      step_ = [run] { static_cast<void>(run->advance()); };
+    } else {
+      const auto model =
+          std::make_shared<language_model<dynamic_arch, clocked_backend>>(arch, clocked_, o.sequences, o.length);
+      const auto weights = std::make_shared<weight_buffer<float>>(who_.of.value);
+      initialise(*weights, who_.of.value, o.seed);
+      step_ = [this, model, weights, filled = batch(), step = std::int64_t{0}]() mutable {
+        fill_training_batch(data_.text.train, plan_of(settings_.options), step++ * settings_.options.sequences, filled);
+        static_cast<void>(model->forward(*weights, view(filled)));
+      };
+    }
+    windows_.reserve(static_cast<std::size_t>(a.steps));
+  }
+  bench_run(const bench_run&) = delete;
+  bench_run& operator=(const bench_run&) = delete;
+
+  /// Steps without measuring: the first ones take their memory from the system and fill the caches.
+  void warm_up() {
+    for (int i = 0; i < 3; ++i) step_();
+    clocked_.reset();
+  }
+
+  void measure() {
+    const double before = peak();
+    const std::int64_t allocated = allocations(), faulted = page_faults();
+    const auto start = std::chrono::steady_clock::now();
+    step_();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    allocations_ += allocations() - allocated;
+    faults_ += page_faults() - faulted;
+    windows_.push_back({seconds.count(), (std::max)(before, peak())});
+  }
+
+  [[nodiscard]] const contestant& who() const noexcept { return who_; }
+  [[nodiscard]] const cpu_backend& backend() const noexcept { return backend_; }
+  [[nodiscard]] const std::vector<window>& windows() const noexcept { return windows_; }
+  [[nodiscard]] std::span<const op_time> times() const noexcept { return clocked_.times(); }
+  [[nodiscard]] double tokens() const noexcept { return static_cast<double>(settings_.options.step_tokens()); }
+  [[nodiscard]] double flop() const noexcept { return flop_; }
+  [[nodiscard]] double steps() const noexcept { return static_cast<double>(windows_.size()); }
+  [[nodiscard]] double allocations_per_step() const noexcept { return static_cast<double>(allocations_) / steps(); }
+  [[nodiscard]] double faults_per_step() const noexcept { return static_cast<double>(faults_) / steps(); }
+
+  /// The median over the windows of f(window).
+  template <class F>
+  [[nodiscard]] double median_of(F f) const {
+    std::vector<double> values;
+    for (const window& w : windows_) values.push_back(f(w));
+    return median(std::move(values));
+  }
+
+ private:
+  run_settings settings_of(const bench_arguments& a, const common_options& common) const {
+    run_settings settings = completed(a.settings, common, {who_.of});
+    settings.options.tokens = (a.steps + 10) * settings.options.step_tokens();
+    return settings;
+  }
+
+  /// FLOP/s of one core now; the best of a few, since a moment of them may be disturbed.
+  [[nodiscard]] double peak() const {
+    double best = 0;
+    for (int i = 0; i < 4; ++i) best = (std::max)(best, backend_.core_peak());
+    return best;
+  }
+
+  contestant who_;
+  run_settings settings_;
+  named_data data_;
+  cpu_backend backend_;
+  clocked_backend clocked_;
+  std::function<void()> step_;
+  double flop_ = 0;  ///< of a step
+  std::vector<window> windows_;
+  std::int64_t allocations_ = 0;
+  std::int64_t faults_ = 0;
+};
+
+/// What an op cost in a step, on average.
+struct op_share {
+  std::string op;
+  std::string pass;
+  double seconds = 0;
+  double share = 0;  ///< of the step's time
+  double calls = 0;
+  double flop = 0;
+  double bytes = 0;
+};
+
+std::string pass_of(std::string_view op) {
+  if (op.find("backward") != std::string_view::npos) return "backward";
+  return op == "adamw" || op == "norm" ? "update" : "forward";
+}
+
+/// The ops of a step from the longest to the shortest, and what is left of the step as "other".
+std::vector<op_share> shares_of(const bench_run& run) {
+  double total = 0, clocked = 0;
+  for (const window& w : run.windows()) total += w.seconds;
+  std::vector<op_share> shares;
+  for (const op_time& t : run.times()) {
+    if (t.calls == 0) continue;
+    clocked += t.seconds;
+    shares.push_back({std::string(t.op), pass_of(t.op), t.seconds / run.steps(), t.seconds / total,
+                      static_cast<double>(t.calls) / run.steps(), t.flop / run.steps(), t.bytes / run.steps()});
+  }
+  std::ranges::stable_sort(shares, std::greater<>(), &op_share::seconds);
+  shares.push_back({"other", "other", (total - clocked) / run.steps(), (total - clocked) / total});
+  return shares;
+}
+
+double peak_of(const bench_run& run) {
+  return run.median_of([](const window& w) { return w.peak; }) * run.backend().threads();
+}
+double median_seconds(const bench_run& run) {
+  return run.median_of([](const window& w) { return w.seconds; });
+}
+double best_seconds(const bench_run& run) {
+  return std::ranges::min(run.windows(), {}, &window::seconds).seconds;
+}
+double of_peak(const bench_run& run) {
+  return run.median_of([&](const window& w) { return run.flop() / w.seconds / (w.peak * run.backend().threads()); });
+}
+
+nlohmann::ordered_json to_json(const bench_run& run, bool forward) {
+  const double seconds = median_seconds(run), peak = peak_of(run);
+  nlohmann::ordered_json j;
+  j["spec"] = run.who().of.name;
+  j["pass"] = forward ? "forward" : "training";
+  j["dtype"] = name_of(run.backend().compute());
+  j["instruction_set"] = name_of(run.backend().instructions());
+  j["threads"] = run.backend().threads();
+  j["tokens_per_step"] = static_cast<std::int64_t>(run.tokens());
+  j["steps"] = run.windows().size();
+  j["seconds_per_step"] = seconds;
+  j["tokens_per_second"] = run.tokens() / seconds;
+  j["best_tokens_per_second"] = run.tokens() / best_seconds(run);
+  j["flop_per_step"] = run.flop();
+  j["flop_per_second"] = run.flop() / seconds;
+  j["peak_flop_per_second"] = peak;
+  j["of_peak"] = of_peak(run);
+  j["allocations_per_step"] = run.allocations_per_step();
+  j["faults_per_step"] = run.faults_per_step();
+  j["ops"] = nlohmann::ordered_json::array();
+  for (const op_share& s : shares_of(run)) {
+    const bool products = s.flop > 0;
+    j["ops"].push_back(
+        {{"op", s.op},
+         {"pass", s.pass},
+         {"seconds", s.seconds},
+         {"share", s.share},
+         {"calls", s.calls},
+         {"flop", s.flop},
+         {"bytes", s.bytes},
+         {"of_peak", products ? nlohmann::ordered_json(s.flop / s.seconds / peak) : nlohmann::ordered_json()}});
+  }
+  j["machine"] = machine();
+  return j;
+}
+
+/// How many times faster `run` is than `other`: the median over the rounds, in which they took turns, of the ratio of
+/// what `rate` says of a window.
+template <class F>
+double times_faster(const bench_run& run, const bench_run& other, F rate) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < run.windows().size(); ++i)
+    ratios.push_back(rate(run, run.windows()[i]) / rate(other, other.windows()[i]));
+  return median(std::move(ratios));
+}
+
+std::string percent_text(double share) {
+  return fixed(100 * share, 1) + " %";
+}
+
+std::string title_of(const bench_run& run, bool forward) {
+  return run.who().of.name + ", " + std::string(name_of(run.backend().compute())) + " on " +
+         std::string(name_of(run.backend().instructions())) + ", " + std::to_string(run.backend().threads()) +
+         (run.backend().threads() == 1 ? " thread, " : " threads, ") +
+         (forward ? "forward passes of " : "training steps of ") + grouped(static_cast<std::int64_t>(run.tokens())) +
+         " tokens";
+}
+
+table breakdown_table(const bench_run& run) {
+  const std::vector<op_share> shares = shares_of(run);
+  const double peak = peak_of(run);
+  double most = 0;
+  for (const op_share& s : shares) most = (std::max)(most, s.share);
+  table t{
+      "", {{"op", false}, {"ms a step"}, {"share"}, {"", false}, {"calls"}, {"GFLOP/s"}, {"of peak"}, {"GB/s"}}, {}};
+  for (const op_share& s : shares) {
+    const double rate = s.flop / s.seconds;
+    t.rows.push_back({s.op, fixed(s.seconds * 1e3, 3), percent_text(s.share), bar_text(s.share, most, 24),
+                      s.calls > 0 ? compact(s.calls) : "", s.flop > 0 ? fixed(rate * 1e-9, 1) : "",
+                      s.flop > 0 ? percent_text(rate / peak) : "",
+                      s.bytes > 0 ? fixed(s.bytes / s.seconds * 1e-9, 1) : ""});
+  }
+  std::string passes;
+  for (const char* pass : {"forward", "backward", "update", "other"}) {
+    double share = 0;
+    for (const op_share& s : shares) share += s.pass == pass ? s.share : 0;
+    passes += (passes.empty() ? "" : ", ") + std::string(pass) + " " + percent_text(share);
+  }
+  t.notes.push_back(passes);
+  t.notes.emplace_back("FLOPs: of the products that the results need; what is computed again counts as time alone");
+  t.notes.emplace_back("GB/s: every array an op is given, counted once; other: the step outside of ops");
+  return t;
+}
+
+void print(const bench_run& run, const bench_arguments& a) {
+  const double seconds = median_seconds(run);
+  table t{title_of(run, a.forward), {{"", false}, {"median"}, {"best"}}, {}};
+  const double best = best_seconds(run);
+  t.rows.push_back({"ms a step", fixed(seconds * 1e3, 2), fixed(best * 1e3, 2)});
+  t.rows.push_back({"tokens/s", grouped(fixed(run.tokens() / seconds, 0)), grouped(fixed(run.tokens() / best, 0))});
+  t.rows.push_back({"GFLOP/s", fixed(run.flop() / seconds * 1e-9, 1), fixed(run.flop() / best * 1e-9, 1)});
+  double best_share = 0;
+  for (const window& w : run.windows())
+    best_share = (std::max)(best_share, run.flop() / w.seconds / (w.peak * run.backend().threads()));
+  t.rows.push_back({"of the peak", percent_text(of_peak(run)), percent_text(best_share)});
+  t.notes.push_back("peak: " + fixed(peak_of(run) * 1e-9, 0) + " GFLOP/s, measured around every one of " +
+                    std::to_string(run.windows().size()) + " steps");
+  t.notes.push_back("a step: " + compact(run.allocations_per_step()) + " allocations, " +
+                    compact(run.faults_per_step()) + " page faults");
+  std::cout << to_text(t);
+  if (a.breakdown) std::cout << "\n" << to_text(breakdown_table(run));
+}
+
+void write_svg(const bench_run& run, const bench_arguments& a) {
+  bar_chart chart{title_of(run, a.forward), {"forward", "backward", "update", "other"}, {}};
+  for (const op_share& s : shares_of(run))
+    chart.bars.push_back({s.op, s.pass, s.share, percent_text(s.share) + ", " + fixed(s.seconds * 1e3, 2) + " ms"});
+  std::ofstream file(a.svg);
+  file << to_svg(chart);
+  file.flush();
+  if (!file) throw error(errc::io, "--svg must name a file that can be written; found '" + a.svg + "'");
+}
+
+int bench(const common_options& common, const bench_arguments& a) {
+  const contestant one{spec_of_argument(a.spec), a.kernels, common.threads};
+  std::vector<std::unique_ptr<bench_run>> runs;
+  runs.push_back(std::make_unique<bench_run>(one, a, common));
+  if (!a.against.empty() || !a.against_dtype.empty() || a.against_threads > 0) {
+    contestant other = one;
+    if (!a.against.empty()) other.of = spec_of_argument(a.against);
+    if (!a.against_dtype.empty()) other.kernels.dtype = a.against_dtype;
+    if (a.against_threads > 0) other.threads = a.against_threads;
+    runs.push_back(std::make_unique<bench_run>(other, a, common));
+  }
+  for (const auto& run : runs) run->warm_up();
+  for (std::int64_t i = 0; i < a.steps; ++i)
+    for (const auto& run : runs) run->measure();
+
+  if (!a.svg.empty()) write_svg(*runs.front(), a);
+  nlohmann::ordered_json j = to_json(*runs.front(), a.forward);
+  if (!common.json) print(*runs.front(), a);
+  if (runs.size() > 1) {
+    const bench_run &run = *runs[0], &other = *runs[1];
+    const double tokens =
+        times_faster(run, other, [](const bench_run& r, const window& w) { return r.tokens() / w.seconds; });
+    const double flop =
+        times_faster(run, other, [](const bench_run& r, const window& w) { return r.flop() / w.seconds; });
+    j["against"] = to_json(other, a.forward);
+    j["tokens_per_second_ratio"] = tokens;
+    j["flop_per_second_ratio"] = flop;
+    if (!common.json) {
+      std::cout << "\n";
+      print(other, a);
+      std::cout << "\nThe first is " << fixed(tokens, 3) << " x as fast as the second in tokens/s, " << fixed(flop, 3)
+                << " x in FLOP/s (median of " << a.steps << " turns).\n";
+    }
+  }
+  if (common.json) std::cout << j.dump(2) << "\n";
+  return exit_fine;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, const common_options& common, action& chosen) {
+  CLI::App* command = app.add_subcommand("bench", "Measure how fast a model trains, and where the time goes");
+  const auto a = std::make_shared<bench_arguments>();
+  command->add_option("SPEC", a->spec, "A preset's name or a JSON file")->required()->type_name("");
+  add_count(*command, "--steps", a->steps, 1, "Steps that are measured (default: 20)", 1'000'000);
+  add_count(*command, "--sequences", a->settings.options.sequences, 1, "Sequences a batch (default: 8)");
+  command
+      ->add_option_function<std::string>(
+          "--length",
+          [a](const std::string& text) {
+            a->settings.options.length = parse_count(text, "--length", 1);
+            a->settings.length_given = true;
+          },
+          "Tokens a sequence (default: the context)")
+      ->type_name("N");
+  add_count(*command, "--accumulation", a->settings.options.accumulation, 1, "Batches a step (default: 1)");
+  add_kernel_options(*command, a->kernels);
+  command->add_flag("--forward", a->forward, "Forward passes alone");
+  command->add_flag("--breakdown", a->breakdown, "Show the time of every op");
+  command->add_option("--svg", a->svg, "Draw the time of every op into this file")->type_name("FILE");
+  command->add_option("--against", a->against, "Measure this SPEC too, in turns")->type_name("SPEC");
+  command->add_option("--against-dtype", a->against_dtype, "Measure with this --dtype too, in turns")
+      ->type_name("NAME");
+  add_count(*command, "--against-threads", a->against_threads, 1, "Measure with so many threads too, in turns",
+            max_threads);
+  command->footer(
+      "Steps run on random tokens; nothing is saved. Each is measured between two measurements of what a core's\n"
+      "multiply-adds reach at most, so that a busy machine shows in both.\n"
+      "\nExamples:\n  smelt bench nano --breakdown\n  smelt bench nano --dtype bf16 --against-dtype fp32\n"
+      "  smelt bench nano-smelt --against nano --json\n  smelt bench model.json --threads 2 --against-threads 1\n"
+      "  smelt bench nano --breakdown --svg step.svg");
+  command->callback([a, &common, &chosen] { chosen = [a, &common] { return bench(common, *a); }; });
+}
+
+}  // namespace smelt::tool
