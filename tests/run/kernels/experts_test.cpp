@@ -48,7 +48,8 @@ TEMPLATE_TEST_CASE("idle experts keep their gradients' bits and nothing becomes 
   }
 }
 
-TEMPLATE_TEST_CASE("one expert with weight 1 is a dense feed-forward", "[experts]", SMELT_HOST_BACKENDS) {
+TEMPLATE_TEST_CASE("one expert with weight 1 is a scaled dense feed-forward added to the residual", "[experts]",
+                   SMELT_HOST_BACKENDS) {
   using scalar = typename TestType::scalar;
   TestType backend = smelt::test::make_backend<TestType>();
   const smelt::test::experts_case c(9, 1, 1, 5, 7);
@@ -68,7 +69,51 @@ TEMPLATE_TEST_CASE("one expert with weight 1 is a dense feed-forward", "[experts
         }
         y += gate / (1 + std::exp(-gate)) * up * double(in[3][h * 7 + j]);
       }
-      CHECK(double(out[0][t * 5 + h]) == Approx(y).margin(1e-5));
+      CHECK(double(out[0][t * 5 + h]) == Approx(double(in[5][t * 5 + h]) + c.scale * y).margin(1e-5));
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("the residual may be the array that the result is written to", "[experts]", SMELT_HOST_BACKENDS) {
+  using scalar = typename TestType::scalar;
+  TestType backend = smelt::test::make_backend<TestType>();
+  for (const int active : {1, 2}) {
+    const smelt::test::experts_case c(37, 3, active, 20, 12);
+    smelt::test::arrays<scalar> in = smelt::test::rounded_inputs<scalar>(c);
+    smelt::test::arrays<scalar> apart = smelt::test::empty_outputs<scalar>(c);
+    smelt::test::arrays<scalar> same = smelt::test::empty_outputs<scalar>(c);
+    c.forward(backend, in, apart);
+    same[0] = in[5];
+    const auto view = [](std::vector<scalar>& v, int cols) { return smelt::test::as_matrix(v, cols); };
+    backend.experts(c.shape, c.scale, view(same[0], 20), view(in[0], 20), view(in[1], 20), view(in[2], 20),
+                    view(in[3], 12), c.grouping(), view(in[4], active), view(same[1], 12), view(same[2], 12),
+                    view(same[0], 20));
+    CHECK(same == apart);
+  }
+}
+
+TEST_CASE("kept copies of the experts' weights give what copies for one call give, and serve both directions twice",
+          "[experts]") {
+  for (const smelt::test::cpu_variant& variant : smelt::test::usable_variants()) {
+    smelt::cpu packing{smelt::threads_executor(2), variant.compute, variant.set};
+    smelt::cpu keeping{smelt::threads_executor(3), variant.compute, variant.set};
+    // More rows than a task takes, fewer than few, whole and ragged vectors, an expert with most of the rows.
+    for (const auto& c : {smelt::test::experts_case(700, 5, 2, 33, 17), smelt::test::experts_case(8, 3, 1, 16, 32),
+                          smelt::test::experts_case(3000, 3, 1, 8, 16, smelt::test::traffic::collapsed)}) {
+      INFO(variant.name() << " " << c.variant);
+      // An expert with few rows is computed from its weights as they are, in another order, when they are not kept.
+      const bool many = c.assignment.size() > 100;
+      const auto expected = smelt::test::run_case(c, packing);
+      const auto hold = keeping.hold_weights();
+      const auto first = smelt::test::run_case(c, keeping);
+      const auto second = smelt::test::run_case(c, keeping);
+      CHECK(first.outputs == second.outputs);
+      for (std::size_t i = 0; i < first.gradients.size(); ++i) {
+        if (c.inputs[i].kind == smelt::test::gradient::none) continue;  // NaN
+        CHECK(first.gradients[i] == second.gradients[i]);
+        if (many) CHECK(first.gradients[i] == expected.gradients[i]);
+      }
+      if (many) CHECK(first.outputs == expected.outputs);
     }
   }
 }
