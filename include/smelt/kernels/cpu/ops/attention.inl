@@ -1,5 +1,11 @@
-// What does a token read from the tokens before it? A softmax-weighted mean of their values. A task is one sequence and
-// one KV head; it walks blocks of query rows and keeps only their scores: rows x length, never length x length.
+// What does a token read from the tokens before it? A softmax-weighted mean of their values.
+//
+// A task is one sequence and one KV head. The queries of all heads that share it stand side by side in panels: lanes
+// are queries, and scores, masks and softmax go down the keys without crossing lanes. Keys come in blocks whose scores
+// stay in the first-level cache; those that no query of the panel sees are skipped. With K, V [keys, d] and the panel's
+// Q, dO [queries, d] the products are
+//   S = K Q^T, O^T += V^T P;   dP = V dO^T, dV += P dO, dK += dS Q, dQ^T += K^T dS   (S, P, dP, dS [keys, queries])
+// so that keys and values are read where they lie and only the panel is packed.
 
 namespace smelt::cpu_ops::SMELT_SET {
 
@@ -16,34 +22,378 @@ namespace detail {
   return sum_lanes(zeros) == 0.0F;
 }
 
-// What a task knows: its sequence's rows, its KV head's columns, and the keys that a block of queries sees. Row and key
-// numbers are relative to the sequence.
-struct attention_task {
-  std::int64_t row;     // of the sequence's first token
-  std::int64_t kv_col;  // of the KV head
-  std::int64_t stride;  // of a block of scores
+// 2^x for x <= 1, with a relative error below 2e-7: 0 where it is no normal float, and for -infinity; a NaN stays one.
+[[nodiscard, gnu::always_inline]] inline floats power_of_two(floats x) noexcept {
+  // The powers of the fractional part, by Remez' exchange: relative error 9.2e-8.
+#if SMELT_VECTOR_BYTES == 64
+  const floats f = (floats)_mm512_maskz_reduce_ps(0xFFFF, (__m512)x, 0);  // x minus the nearest integer, 0 for infinity
+  const floats n = x - f;
+#else
+  constexpr float least = -126.0F;
+  constexpr float rounder = 12582912.0F;  // adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits
+  const ints below = x < least;
+  x = below ? broadcast(least) : x;
+  const floats shifted = x + rounder;
+  const floats f = x - (shifted - rounder);
+#endif
+  floats p = f * 1.3264743e-3F + 9.6715180e-3F;
+  p = p * f + 5.5507338e-2F;
+  p = p * f + 0.24022242F;
+  p = p * f + 0.69314698F;
+  p = p * f + 1.0F;
+#if SMELT_VECTOR_BYTES == 64
+  return (floats)_mm512_maskz_scalef_ps(0xFFFF, (__m512)p, (__m512)n);
+#else
+  ints exponent;
+  __builtin_memcpy(&exponent, &shifted, sizeof exponent);
+  exponent = (exponent + (127 - 0x4B400000)) << 23;
+  floats scale;
+  __builtin_memcpy(&scale, &exponent, sizeof scale);
+  return below ? floats{} : p * scale;
+#endif
+}
 
-  struct block {
-    std::int64_t first;   // query
-    std::int64_t rows;    // queries
-    std::int64_t low;     // first key that any of them sees
-    std::int64_t high;    // behind the last one
-    std::int64_t packed;  // first key of the panel that holds `low`
-    std::int64_t cols;    // keys from `packed` to the end of the panel that holds high - 1
-  };
+// The natural logarithm of a normal number, with an error below 1e-7 or relative error below 1.5e-7; NaN for a NaN.
+[[nodiscard]] inline floats log(floats x) noexcept {
+  ints bits;
+  __builtin_memcpy(&bits, &x, sizeof bits);
+  const ints exponent = (bits - 0x3F3504F3) >> 23;  // so that the rest lies in [sqrt(1/2), sqrt(2))
+  bits -= exponent << 23;
+  floats rest;
+  __builtin_memcpy(&rest, &bits, sizeof rest);
+  const floats z = rest - 1.0F;
+  floats p = z * 8.7223567e-2F - 0.14366843F;
+  p = p * z + 0.14952266F;
+  p = p * z - 0.16562393F;
+  p = p * z + 0.19956834F;
+  p = p * z - 0.25002072F;
+  p = p * z + 0.33334186F;
+  p = p * z - 0.49999988F;
+  p = p * z + 1.0F;
+  const floats n = __builtin_convertvector(exponent, floats);
+  return p * z + n * 0.69314718F + (x - x);
+}
 
-  [[nodiscard]] block at(std::int64_t query, std::int64_t length, std::span<const std::int32_t> first) const {
-    block b;
-    b.first = query;
-    b.rows = (std::min)(policy::attention_rows, length - query);
-    b.low = query;
-    for (std::int64_t i = 0; i < b.rows; ++i) b.low = (std::min)(b.low, first[row + query + i] - row);
-    b.high = query + b.rows;
-    b.packed = b.low / panel_width * panel_width;
-    b.cols = (std::min)((b.high + panel_width - 1) / panel_width * panel_width, length) - b.packed;
-    return b;
+inline constexpr std::int64_t panel_vectors = panel_width / lanes;
+static_assert(panel_vectors == 2);
+
+// One sequence and one KV head, with the query heads that share it.
+struct kv_group {
+  std::int64_t row;       // of the batch, where the sequence begins
+  std::int64_t length;    // tokens of the sequence
+  std::int64_t head;      // the first query head
+  std::int64_t heads;     // how many there are
+  std::int64_t head_dim;  // d
+  std::int64_t kv_col;    // of the head's keys and values
+
+  [[nodiscard]] std::int64_t queries() const noexcept { return length * heads; }
+  [[nodiscard]] std::int64_t panels() const noexcept { return (queries() + panel_width - 1) / panel_width; }
+};
+
+// How the groups of a batch are cut into tasks: where groups are few, each into `parts` that take its panels in turn.
+struct attention_tasks {
+  attention_shape shape;
+  std::int64_t length;
+  std::int64_t groups;
+  std::int64_t parts = 1;
+
+  attention_tasks(const attention_shape& s, std::int64_t rows, std::int64_t length_)
+      : shape(s), length(length_), groups(rows / length_ * s.kv_heads) {
+    if (groups == 0) return;
+    parts = (std::min)((policy::attention_tasks + groups - 1) / groups, group(0).panels());
+  }
+
+  [[nodiscard]] std::int64_t size() const noexcept { return groups * parts; }
+  [[nodiscard]] std::int64_t part(std::int64_t task) const noexcept { return task % parts; }
+  [[nodiscard]] kv_group group(std::int64_t task) const noexcept {
+    const std::int64_t kv_head = task / parts % shape.kv_heads;
+    const std::int64_t heads = shape.heads / shape.kv_heads;
+    return {.row = task / parts / shape.kv_heads * length,
+            .length = length,
+            .head = kv_head * heads,
+            .heads = heads,
+            .head_dim = shape.head_dim,
+            .kv_col = kv_head * shape.head_dim};
   }
 };
+
+// The queries of a panel, and the keys [low, high) that they see. Lanes behind the last query are padding, which sees
+// every key.
+struct query_panel {
+  std::int64_t count = 0;
+  std::int64_t low;
+  std::int64_t high;
+  std::int64_t all_low;  // every query sees [all_low, all_high), which may be empty
+  std::int64_t all_high;
+  std::int64_t token[panel_width];  // row of the batch
+  std::int64_t head[panel_width];
+  ints first_key[panel_vectors];
+  ints last_key[panel_vectors];
+
+  query_panel(const kv_group& g, std::int64_t number, std::span<const std::int32_t> first) {
+    std::int32_t firsts[panel_width] = {};
+    std::int32_t lasts[panel_width];
+    std::fill_n(lasts, panel_width, (std::numeric_limits<std::int32_t>::max)());
+    count = (std::min)(panel_width, g.queries() - number * panel_width);
+    std::int64_t position = number * panel_width / g.heads;
+    std::int64_t of_group = number * panel_width % g.heads;
+    low = position;
+    high = position + 1;
+    all_low = 0;
+    all_high = position + 1;
+    for (std::int64_t i = 0; i < count; ++i) {
+      token[i] = g.row + position;
+      head[i] = g.head + of_group;
+      firsts[i] = static_cast<std::int32_t>(first[token[i]] - g.row);
+      lasts[i] = static_cast<std::int32_t>(position);
+      low = (std::min)(low, std::int64_t{firsts[i]});
+      all_low = (std::max)(all_low, std::int64_t{firsts[i]});
+      high = position + 1;
+      if (++of_group == g.heads) {
+        of_group = 0;
+        ++position;
+      }
+    }
+    __builtin_memcpy(first_key, firsts, sizeof firsts);
+    __builtin_memcpy(last_key, lasts, sizeof lasts);
+  }
+
+  // Of a row of the panel: its place in a matrix of all heads.
+  [[nodiscard]] std::int64_t place(std::int64_t i, std::int64_t cols, std::int64_t head_dim) const noexcept {
+    return token[i] * cols + head[i] * head_dim;
+  }
+
+  // -1 in the lanes of vector v that see the key.
+  [[nodiscard]] ints sees(std::int64_t v, std::int64_t key) const noexcept {
+    const auto k = static_cast<std::int32_t>(key);
+    return (first_key[v] <= k) & (last_key[v] >= k);
+  }
+};
+
+// Keys of a block, in whole words: [first, first + count) of the sequence.
+struct key_block {
+  std::int64_t first;
+  std::int64_t count;
+};
+
+// Calls each(block) for the blocks of the keys that the panel sees.
+template <class Element, class Each>
+void for_key_blocks(const query_panel& panel, Each each) {
+  static_assert(policy::attention_keys % word_depth<Element> == 0);
+  for (std::int64_t first = panel.low / word_depth<Element> * word_depth<Element>; first < panel.high;
+       first += policy::attention_keys) {
+    each(key_block{first, (std::min)(policy::attention_keys, panel.high - first)});
+  }
+}
+
+// Calls each(begin, end, masked) for runs of a block's keys, counted from its first and cut at whole words: where all
+// queries see all keys, and where not.
+template <class Element, class Each>
+void for_sights(const query_panel& panel, const key_block& block, Each each) {
+  constexpr std::int64_t step = word_depth<Element>;
+  const std::int64_t low = (std::max)(panel.all_low - block.first + step - 1, std::int64_t{0}) / step * step;
+  const std::int64_t high = (std::max)(panel.all_high - block.first, std::int64_t{0}) / step * step;
+  const std::int64_t begin = (std::min)(low, block.count);
+  const std::int64_t end = (std::max)((std::min)(high, block.count), begin);
+  each(std::int64_t{0}, begin, std::true_type());
+  each(begin, end, std::false_type());
+  each(end, block.count, std::true_type());
+}
+
+template <class Element>
+[[nodiscard]] row_operand<Element> from_row(row_operand<Element> m, std::int64_t row) noexcept {
+  return {m.data + row * m.stride * word_depth<Element>, m.stride};
+}
+
+// From depth element `first` on, a whole number of words.
+template <class Element>
+[[nodiscard]] column_operand<Element> from_depth(column_operand<Element> m, std::int64_t first) noexcept {
+  return {m.data + first * m.stride, m.stride};
+}
+
+// The panel's rows of q, times `scale`, one after the other: [panel_width, d], the padding zero.
+inline void gather_rows(const query_panel& panel, matrix_view<const float> q, std::int64_t d, float scale, float* to) {
+  for (std::int64_t i = 0; i < panel.count; ++i, to += d) {
+    const float* from = q.data + panel.place(i, q.cols, d);
+    for_vectors(d, [&](auto get, auto put) { put(to, get(from) * scale); });
+  }
+  std::fill_n(to, (panel_width - panel.count) * d, 0.0F);
+}
+
+// Writes the panel's rows of `to` from columns [d, panel_width], times the factors of the lanes. `rows` is memory for
+// packed_size<float>(panel_width, d) elements.
+inline void scatter_columns(const query_panel& panel, float* columns, std::int64_t d,
+                            const floats (&factor)[panel_vectors], float* rows, matrix_view<float> to) {
+  for (std::int64_t k = 0; k < d; ++k) {
+    for (std::int64_t v = 0; v < panel_vectors; ++v) {
+      float* at = columns + k * panel_width + v * lanes;
+      store(at, load(at) * factor[v]);
+    }
+  }
+  pack_columns<float>(columns, panel_width, panel_width, d, 0, panel_count(d), rows);
+  for (std::int64_t first = 0; first < d; first += panel_width) {
+    const std::int64_t width = width_of_panel(first, d);
+    const std::int64_t cols = (std::min)(width, d - first);
+    for (std::int64_t i = 0; i < panel.count; ++i) {
+      const float* from = rows + first * panel_width + i * width;
+      float* target = to.data + panel.place(i, to.cols, d) + first;
+      for_vectors(cols, [&](auto get, auto put) { put(target, get(from)); });
+    }
+  }
+}
+
+// Lanes of two vectors, the greater of each; the second where one is a NaN.
+[[nodiscard]] inline floats greater(floats a, floats b) noexcept {
+#if SMELT_VECTOR_BYTES == 64
+  return (floats)_mm512_maskz_max_ps(0xFFFF, (__m512)a, (__m512)b);
+#else
+  return a > b ? a : b;
+#endif
+}
+
+// What a panel has read so far: for every query the greatest score (in powers of 2), the sum of its weights, and
+// [d, panel_width] the weighted sum of values.
+struct running_softmax {
+  floats top[panel_vectors];
+  floats sum[panel_vectors] = {};
+  float* values;
+};
+
+// Scores [keys, panel_width] of a block become weights 2^(score - top): the right operand of their product with the
+// values. What was summed under another greatest score is scaled.
+template <class Element>
+void weigh(const query_panel& panel, const key_block& block, std::int64_t d, float* scores, Element* weights,
+           running_softmax& state) {
+  for_sights<Element>(panel, block, [&](std::int64_t begin, std::int64_t end, auto masked) {
+    if constexpr (masked) {
+      for (std::int64_t j = begin; j < end; ++j) {
+        for (std::int64_t v = 0; v < panel_vectors; ++v) {
+          float* at = scores + (j * panel_vectors + v) * lanes;
+          store(at, panel.sees(v, block.first + j) ? load(at) : broadcast(-std::numeric_limits<float>::infinity()));
+        }
+      }
+    }
+  });
+  floats factor[panel_vectors];
+  for (std::int64_t v = 0; v < panel_vectors; ++v) {
+    floats even = state.top[v];
+    floats odd = state.top[v];
+    const float* at = scores + v * lanes;
+    std::int64_t j = 0;
+    for (; j + 2 <= block.count; j += 2, at += 2 * panel_width) {
+      even = greater(load(at), even);
+      odd = greater(load(at + panel_width), odd);
+    }
+    if (j < block.count) even = greater(load(at), even);
+    const floats top = greater(even, odd);
+    factor[v] = power_of_two(state.top[v] - top);
+    state.top[v] = top;
+    state.sum[v] *= factor[v];
+  }
+  for (std::int64_t k = 0; k < d; ++k) {
+    for (std::int64_t v = 0; v < panel_vectors; ++v) {
+      float* at = state.values + (k * panel_vectors + v) * lanes;
+      store(at, load(at) * factor[v]);
+    }
+  }
+  constexpr std::int64_t step = word_depth<Element>;
+  floats sum[panel_vectors] = {};
+  const floats top[panel_vectors] = {state.top[0], state.top[1]};
+  for (std::int64_t j = 0; j < block.count; j += step) {
+    for (std::int64_t v = 0; v < panel_vectors; ++v) {
+      const float* at = scores + j * panel_width + v * lanes;
+      const floats weight = power_of_two(load(at) - top[v]);
+      floats next = {};
+      if (step == 2 && j + 1 < block.count) next = power_of_two(load(at + panel_width) - top[v]);
+      sum[v] += step == 2 ? weight + next : weight;
+      put_words(weights, (j / step * panel_vectors + v) * lanes, make_words<Element>(weight, next));
+    }
+  }
+  for (std::int64_t v = 0; v < panel_vectors; ++v) state.sum[v] += sum[v];
+}
+
+inline constexpr float ln_of_2 = 0.69314718F;
+
+// Memory for the weights of a block's scores as a right operand: for floats, where the scores are.
+template <class Element>
+[[nodiscard]] Element* take_weights(arena& memory, std::span<float> scores) {
+  if constexpr (std::is_same_v<Element, float>) {
+    return scores.data();
+  } else {
+    return memory.take<Element>(static_cast<std::int64_t>(scores.size())).data();
+  }
+}
+
+// One row of a panel of weights, as a row of a left operand whose depth are the queries: `words<Element>(panel_width)`
+// words.
+template <class Element>
+[[gnu::always_inline]] inline void put_row(Element* to, std::int64_t row, floats low, floats high) noexcept {
+#if SMELT_BF16
+  if constexpr (std::is_same_v<Element, bf16>) {
+    put_words(to, row * lanes, (floats)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low));
+    return;
+  }
+#endif
+  put_words(to, row * panel_width, low);
+  put_words(to, row * panel_width + lanes, high);
+}
+
+// The memory of a block's weights and of their gradients: for floats they are where the scores are, and the gradients
+// as rows are those as a right operand.
+template <class Element>
+struct block_gradients {
+  float* scores;     // [keys, panel_width], then the weights
+  float* dweights;   // [keys, panel_width], then the gradients of the scores
+  Element* weights;  // rows of a left operand
+  Element* dscores;  // rows of a left operand
+  Element* right;    // the same as a right operand
+};
+
+template <class Element>
+[[nodiscard]] block_gradients<Element> take_block(arena& memory) {
+  constexpr std::int64_t size = policy::attention_keys * panel_width;
+  float* scores = memory.take<float>(size).data();
+  float* dweights = memory.take<float>(size).data();
+  if constexpr (std::is_same_v<Element, float>) {
+    return {scores, dweights, scores, dweights, dweights};
+  } else {
+    Element* weights = memory.take<Element>(size).data();
+    Element* dscores = memory.take<Element>(size).data();
+    return {scores, dweights, weights, dscores, memory.take<Element>(size).data()};
+  }
+}
+
+// From scores and gradients of the weights to weights 2^(score - log_sum) and gradients of the scores,
+// weight * (dweight - mean): zeros where a query does not see a key, whatever was computed there.
+template <class Element>
+void pull(const query_panel& panel, const key_block& block, const floats (&log_sum)[panel_vectors],
+          const floats (&mean)[panel_vectors], const block_gradients<Element>& m) {
+  constexpr std::int64_t step = word_depth<Element>;
+  for_sights<Element>(panel, block, [&](std::int64_t begin, std::int64_t end, auto masked) {
+    for (std::int64_t j = begin; j < end; j += step) {
+      floats dscore[step][panel_vectors] = {};
+      for (std::int64_t i = 0; i < step && j + i < end; ++i) {
+        floats weight[panel_vectors];
+        for (std::int64_t v = 0; v < panel_vectors; ++v) {
+          const std::int64_t at = ((j + i) * panel_vectors + v) * lanes;
+          weight[v] = power_of_two(load(m.scores + at) - log_sum[v]);
+          dscore[i][v] = weight[v] * (load(m.dweights + at) - mean[v]);
+          if constexpr (masked) {
+            const ints seen = panel.sees(v, block.first + j + i);
+            weight[v] = seen ? weight[v] : floats{};
+            dscore[i][v] = seen ? dscore[i][v] : floats{};
+          }
+        }
+        put_row(m.weights, j + i, weight[0], weight[1]);
+        if constexpr (step == 2) put_row(m.dscores, j + i, dscore[i][0], dscore[i][1]);
+      }
+      for (std::int64_t v = 0; v < panel_vectors; ++v) {
+        put_words(m.right, (j / step * panel_vectors + v) * lanes,
+                  make_words<Element>(dscore[0][v], dscore[step - 1][v]));
+      }
+    }
+  });
+}
 
 }  // namespace detail
 
@@ -57,60 +407,57 @@ void attention(context& c, Shape shape, matrix_view<const float> q, matrix_view<
   const attention_shape s = shape;
   reference_ops::detail::check_attention<float>("attention", s, q, k, v, first, length, out, lse);
   const std::int64_t d = s.head_dim;
-  const std::int64_t group = s.heads / s.kv_heads;
-  const float scale = 1.0F / std::sqrt(static_cast<float>(d));
-  c.for_each(q.rows / length * s.kv_heads, [&](std::int64_t task) {
-    const std::int64_t kv_head = task % s.kv_heads;
-    const detail::attention_task at{.row = task / s.kv_heads * length,
-                                    .kv_col = kv_head * d,
-                                    .stride = (length + lanes - 1) / lanes * lanes + policy::row_padding};
-    if (!detail::all_finite(v, at.row, length, at.kv_col, d)) {
-      // A weight of 0 times a value that is not finite would be NaN: here masked values must not be touched at all.
-      for (std::int64_t t = at.row; t < at.row + length; ++t) {
-        for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-          reference_ops::detail::attend<float>(s, q, k, v, first[t], t, h, out, lse);
-        }
-      }
-      return;
-    }
+  const detail::attention_tasks tasks(s, q.rows, length);
+  const float scale = detail::log2_e / std::sqrt(static_cast<float>(d));
+  c.for_each(tasks.size(), [&](std::int64_t task) {
+    const detail::kv_group g = tasks.group(task);
     const arena_loan memory = c.lend();
-    const std::span<float> keys = memory->take<float>(packed_size<float>(d, length));
-    const std::span<float> values = memory->take<float>(packed_size<float>(length, d));
-    const std::span<float> scores = memory->take<float>(policy::attention_rows * at.stride);
-    pack_columns<float>(k.data + at.row * k.cols + at.kv_col, k.cols, d, length, 0, panel_count(length), keys.data());
-    pack_rows<float>([&](std::int64_t j) { return v.data + (at.row + j) * v.cols + at.kv_col; }, length, d, 0, panel_count(d),
-              values.data());
-    for (std::int64_t query = 0; query < length; query += policy::attention_rows) {
-      const detail::attention_task::block b = at.at(query, length, first);
-      for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-        const std::int64_t offset = (at.row + query) * q.cols + h * d;
-        multiply(row_operand<float>{q.data + offset, q.cols}, packed_operand<float>{keys.data() + b.packed * d, d}, b.rows, d, b.cols, overwrite(scores.data(), at.stride));
-        float sums[policy::attention_rows];
-        for (std::int64_t i = 0; i < b.rows; ++i) {
-          const std::int64_t token = at.row + query + i;
-          float* row = scores.data() + i * at.stride - b.packed;  // indexed by key
-          const std::int64_t low = first[token] - at.row;
-          const std::int64_t high = query + i + 1;
-          const float top = greatest(row + low, high - low);
-          float* seen = row + low;
-          for_vectors(high - low, [&](auto get, auto put) { put(seen, exp((get(seen) - top) * scale)); });
-          sums[i] = sum(seen, high - low);
-          std::fill(row + b.low, row + low, 0.0F);
-          std::fill(row + high, row + b.high, 0.0F);
-          lse[token * s.heads + h] = top * scale + std::log(sums[i]);
+    const bool finite = detail::all_finite(v, g.row, length, g.kv_col, d);
+    const std::int64_t offset = g.row * k.cols + g.kv_col;
+    const auto keys = rows_of<Element>(*memory, k.data + offset, k.cols, length, d);
+    const auto values = columns_of<Element>(*memory, v.data + offset, v.cols, d, length);
+    const std::span<float> queries = memory->take<float>(panel_width * d);
+    const std::span<Element> packed = memory->take<Element>(packed_size<Element>(d, panel_width));
+    const std::span<float> scores = memory->take<float>(policy::attention_keys * panel_width);
+    Element* weights = detail::take_weights<Element>(*memory, scores);
+    const std::span<float> sums = memory->take<float>(d * panel_width);
+    const std::span<float> rows = memory->take<float>(packed_size<float>(panel_width, d));
+    for (std::int64_t number = tasks.part(task); number < g.panels(); number += tasks.parts) {
+      const detail::query_panel panel(g, number, first);
+      if (!finite) {
+        // A weight of 0 times a value that is not finite would be NaN: here masked values must not be touched at all.
+        for (std::int64_t i = 0; i < panel.count; ++i) {
+          const std::int64_t token = panel.token[i];
+          reference_ops::detail::attend<float>(s, q, k, v, first[token], token, panel.head[i], out, lse);
         }
-        multiply(row_operand<float>{scores.data() + (b.low - b.packed), at.stride}, packed_operand<float>{values.data(), length, b.low}, b.rows, b.high - b.low, d, overwrite(out.data + offset, out.cols));
-        for (std::int64_t i = 0; i < b.rows; ++i) {
-          float* row = out.data + offset + i * out.cols;
-          const float inverse = 1.0F / sums[i];
-          for_vectors(d, [&](auto get, auto put) { put(row, get(row) * inverse); });
-        }
+        continue;
       }
+      detail::gather_rows(panel, q, d, scale, queries.data());
+      pack_columns<Element>(queries.data(), d, d, panel_width, 0, 1, packed.data());
+      detail::running_softmax state{.top = {}, .values = sums.data()};
+      for (floats& top : state.top) top = broadcast(std::numeric_limits<float>::lowest());
+      std::fill(sums.begin(), sums.end(), 0.0F);
+      detail::for_key_blocks<Element>(panel, [&](const detail::key_block& block) {
+        multiply(detail::from_row(keys, block.first), packed_operand<Element>{packed.data(), d}, block.count, d,
+                 panel_width, overwrite(scores.data(), panel_width));
+        detail::weigh<Element>(panel, block, d, scores.data(), weights, state);
+        multiply(detail::from_depth(values, block.first), packed_operand<Element>{weights, block.count}, d, block.count,
+                 panel_width, accumulate(sums.data(), panel_width));
+      });
+      floats inverse[detail::panel_vectors];
+      float log_sums[panel_width];
+      for (std::int64_t i = 0; i < detail::panel_vectors; ++i) {
+        inverse[i] = 1.0F / state.sum[i];
+        store(log_sums + i * lanes, state.top[i] * detail::ln_of_2 + detail::log(state.sum[i]));
+      }
+      detail::scatter_columns(panel, sums.data(), d, inverse, rows.data(), out);
+      for (std::int64_t i = 0; i < panel.count; ++i) lse[panel.token[i] * s.heads + panel.head[i]] = log_sums[i];
     }
   });
 }
 
 /// dq, dk, dv (overwritten) from dout, with the forward pass's inputs, out and lse. The weights are computed again.
+/// Parts of a group add to gradients of keys and values of their own, which are then summed in order.
 template <class Element, ShapeOf<attention_shape> Shape>
 void attention_backward(context& c, Shape shape, matrix_view<const float> q, matrix_view<const float> k,
                         matrix_view<const float> v, std::span<const std::int32_t> first, std::int64_t length,
@@ -120,81 +467,105 @@ void attention_backward(context& c, Shape shape, matrix_view<const float> q, mat
   reference_ops::detail::check_attention<float>("attention_backward", s, q, k, v, first, length, out, lse);
   reference_ops::detail::check_attention_gradients<float>("attention_backward", s, q.rows, dout, dq, dk, dv);
   const std::int64_t d = s.head_dim;
-  const std::int64_t group = s.heads / s.kv_heads;
+  const detail::attention_tasks tasks(s, q.rows, length);
   const float scale = 1.0F / std::sqrt(static_cast<float>(d));
-  c.for_each(q.rows / length * s.kv_heads, [&](std::int64_t task) {
-    const std::int64_t kv_head = task % s.kv_heads;
-    const std::int64_t head_col = kv_head * group * d;
-    const detail::attention_task at{.row = task / s.kv_heads * length,
-                                    .kv_col = kv_head * d,
-                                    .stride = (length + lanes - 1) / lanes * lanes + policy::row_padding};
+  const std::span<float> partial = c.shared().take<float>((tasks.parts - 1) * 2 * dk.size());
+  const auto part_of = [&](matrix_view<float> m, std::int64_t part, std::int64_t which) {
+    return part == 0 ? m : matrix_view<float>(partial.data() + ((part - 1) * 2 + which) * m.size(), m.rows, m.cols);
+  };
+  c.for_each(tasks.size(), [&](std::int64_t task) {
+    const detail::kv_group g = tasks.group(task);
+    const std::int64_t offset = g.row * k.cols + g.kv_col;
+    const matrix_view<float> dkeys = part_of(dk, tasks.part(task), 0);
+    const matrix_view<float> dvalues = part_of(dv, tasks.part(task), 1);
     const auto clear = [&](matrix_view<float> m, std::int64_t col, std::int64_t cols) {
-      for (std::int64_t t = at.row; t < at.row + length; ++t) std::fill_n(m.data + t * m.cols + col, cols, 0.0F);
+      for (std::int64_t t = g.row; t < g.row + length; ++t) std::fill_n(m.data + t * m.cols + col, cols, 0.0F);
     };
-    clear(dk, at.kv_col, d);
-    clear(dv, at.kv_col, d);
-    if (!detail::all_finite(k, at.row, length, at.kv_col, d) || !detail::all_finite(v, at.row, length, at.kv_col, d) ||
-        !detail::all_finite(q, at.row, length, head_col, group * d) ||
-        !detail::all_finite(dout, at.row, length, head_col, group * d)) {
-      clear(dq, head_col, group * d);
-      for (std::int64_t t = at.row; t < at.row + length; ++t) {
-        for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-          reference_ops::detail::attend_backward<float>(s, q, k, v, first[t], t, h, out, lse, dout, dq, dk, dv);
+    clear(dkeys, g.kv_col, d);
+    clear(dvalues, g.kv_col, d);
+    if (!detail::all_finite(k, g.row, length, g.kv_col, d) || !detail::all_finite(v, g.row, length, g.kv_col, d) ||
+        !detail::all_finite(q, g.row, length, g.head * d, g.heads * d) ||
+        !detail::all_finite(dout, g.row, length, g.head * d, g.heads * d)) {
+      if (tasks.part(task) > 0) return;
+      clear(dq, g.head * d, g.heads * d);
+      for (std::int64_t t = g.row; t < g.row + length; ++t) {
+        for (std::int64_t h = g.head; h < g.head + g.heads; ++h) {
+          reference_ops::detail::attend_backward<float>(s, q, k, v, first[t], t, h, out, lse, dout, dq, dkeys, dvalues);
         }
       }
       return;
     }
     const arena_loan memory = c.lend();
-    const std::span<float> key_columns = memory->take<float>(packed_size<float>(d, length));
-    const std::span<float> value_columns = memory->take<float>(packed_size<float>(d, length));
-    const std::span<float> key_rows = memory->take<float>(packed_size<float>(length, d));
-    const std::span<float> query_rows = memory->take<float>(packed_size<float>(policy::attention_rows, d));
-    const std::span<float> dout_rows = memory->take<float>(packed_size<float>(policy::attention_rows, d));
-    const std::span<float> weights = memory->take<float>(policy::attention_rows * at.stride);
-    const std::span<float> dscores = memory->take<float>(policy::attention_rows * at.stride);
-    const std::int64_t kv_offset = at.row * k.cols + at.kv_col;
-    pack_columns<float>(k.data + kv_offset, k.cols, d, length, 0, panel_count(length), key_columns.data());
-    pack_columns<float>(v.data + kv_offset, v.cols, d, length, 0, panel_count(length), value_columns.data());
-    pack_rows<float>([&](std::int64_t j) { return k.data + kv_offset + j * k.cols; }, length, d, 0, panel_count(d),
-              key_rows.data());
-    for (std::int64_t query = 0; query < length; query += policy::attention_rows) {
-      const detail::attention_task::block b = at.at(query, length, first);
-      for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-        const std::int64_t offset = (at.row + query) * q.cols + h * d;
-        multiply(row_operand<float>{q.data + offset, q.cols}, packed_operand<float>{key_columns.data() + b.packed * d, d}, b.rows, d, b.cols, overwrite(weights.data(), at.stride));
-        multiply(row_operand<float>{dout.data + offset, q.cols}, packed_operand<float>{value_columns.data() + b.packed * d, d}, b.rows, d, b.cols, overwrite(dscores.data(), at.stride));
-        for (std::int64_t i = 0; i < b.rows; ++i) {
-          const std::int64_t token = at.row + query + i;
-          float* weight = weights.data() + i * at.stride - b.packed;  // indexed by key
-          float* dscore = dscores.data() + i * at.stride - b.packed;
-          const std::int64_t low = first[token] - at.row;
-          const std::int64_t high = query + i + 1;
-          // The softmax's pull on every score: the sum of weight * dweight, which equals dout . out.
-          const float mean = dot(dout.data + offset + i * q.cols, out.data + offset + i * q.cols, d);
-          const float log_sum = lse[token * s.heads + h];
-          float* seen = weight + low;
-          float* pulled = dscore + low;
-          for_vectors(high - low, [&](auto get, auto put) {
-            const floats p = exp(get(seen) * scale - log_sum);
-            put(seen, p);
-            put(pulled, p * (get(pulled) - mean) * scale);
-          });
-          std::fill(weight + b.low, weight + low, 0.0F);
-          std::fill(weight + high, weight + b.high, 0.0F);
-          std::fill(dscore + b.low, dscore + low, 0.0F);
-          std::fill(dscore + high, dscore + b.high, 0.0F);
-        }
-        const std::int64_t keys = b.high - b.low;
-        const float* weight = weights.data() + (b.low - b.packed);
-        const float* dscore = dscores.data() + (b.low - b.packed);
-        multiply(row_operand<float>{dscore, at.stride}, packed_operand<float>{key_rows.data(), length, b.low}, b.rows, keys, d, overwrite(dq.data + offset, dq.cols));
-        pack_rows<float>([&](std::int64_t i) { return q.data + offset + i * q.cols; }, b.rows, d, 0, panel_count(d),
-                  query_rows.data());
-        pack_rows<float>([&](std::int64_t i) { return dout.data + offset + i * q.cols; }, b.rows, d, 0, panel_count(d),
-                  dout_rows.data());
-        multiply(column_operand<float>{dscore, at.stride}, packed_operand<float>{query_rows.data(), b.rows}, keys, b.rows, d, accumulate(dk.data + kv_offset + b.low * k.cols, k.cols));
-        multiply(column_operand<float>{weight, at.stride}, packed_operand<float>{dout_rows.data(), b.rows}, keys, b.rows, d, accumulate(dv.data + kv_offset + b.low * v.cols, v.cols));
+    const auto key_rows = rows_of<Element>(*memory, k.data + offset, k.cols, length, d);
+    const auto value_rows = rows_of<Element>(*memory, v.data + offset, v.cols, length, d);
+    const auto key_columns = columns_of<Element>(*memory, k.data + offset, k.cols, d, length);
+    const std::span<float> gathered = memory->take<float>(panel_width * d);
+    const auto take_packed = [&](std::int64_t depth, std::int64_t cols) {
+      return memory->take<Element>(packed_size<Element>(depth, cols)).data();
+    };
+    Element* query_columns = take_packed(d, panel_width);
+    Element* dout_columns = take_packed(d, panel_width);
+    Element* query_rows = take_packed(panel_width, d);
+    Element* dout_rows = take_packed(panel_width, d);
+    const detail::block_gradients<Element> m = detail::take_block<Element>(*memory);
+    const std::span<float> sums = memory->take<float>(d * panel_width);
+    const std::span<float> rows = memory->take<float>(packed_size<float>(panel_width, d));
+    const std::int64_t row_words = words<Element>(panel_width);
+    for (std::int64_t number = tasks.part(task); number < g.panels(); number += tasks.parts) {
+      const detail::query_panel panel(g, number, first);
+      const auto pack = [&](matrix_view<const float> from, float factor, Element* columns, Element* as_rows) {
+        detail::gather_rows(panel, from, d, factor, gathered.data());
+        pack_columns<Element>(gathered.data(), d, d, panel_width, 0, 1, columns);
+        pack_rows<Element>([&](std::int64_t i) { return gathered.data() + i * d; }, panel_width, d, 0, panel_count(d),
+                           as_rows);
+      };
+      pack(q, scale * detail::log2_e, query_columns, query_rows);
+      pack(dout, 1.0F, dout_columns, dout_rows);
+      // The softmax's pull on every score: the sum of weight * dweight, which equals dout . out.
+      float means[panel_width] = {};
+      float log_sums[panel_width] = {};
+      for (std::int64_t i = 0; i < panel.count; ++i) {
+        means[i] = dot(gathered.data() + i * d, out.data + panel.place(i, out.cols, d), d);
+        log_sums[i] = lse[panel.token[i] * s.heads + panel.head[i]] * detail::log2_e;
       }
+      const floats mean[] = {load(means), load(means + lanes)};
+      const floats log_sum[] = {load(log_sums), load(log_sums + lanes)};
+      std::fill(sums.begin(), sums.end(), 0.0F);
+      detail::for_key_blocks<Element>(panel, [&](const detail::key_block& block) {
+        const std::int64_t at = offset + block.first * k.cols;
+        multiply(detail::from_row(key_rows, block.first), packed_operand<Element>{query_columns, d}, block.count, d,
+                 panel_width, overwrite(m.scores, panel_width));
+        multiply(detail::from_row(value_rows, block.first), packed_operand<Element>{dout_columns, d}, block.count, d,
+                 panel_width, overwrite(m.dweights, panel_width));
+        detail::pull(panel, block, log_sum, mean, m);
+        multiply(row_operand<Element>{m.weights, row_words}, packed_operand<Element>{dout_rows, panel_width},
+                 block.count, panel_width, d, accumulate(dvalues.data + at, dvalues.cols));
+        // The packed queries carry the scale to powers of 2.
+        multiply(row_operand<Element>{m.dscores, row_words}, packed_operand<Element>{query_rows, panel_width},
+                 block.count, panel_width, d,
+                 affine{.to = dkeys.data + at,
+                        .stride = dkeys.cols,
+                        .scale = detail::ln_of_2,
+                        .from = dkeys.data + at,
+                        .from_stride = dkeys.cols});
+        multiply(detail::from_depth(key_columns, block.first), packed_operand<Element>{m.right, block.count}, d,
+                 block.count, panel_width, accumulate(sums.data(), panel_width));
+      });
+      const floats factor[] = {broadcast(scale), broadcast(scale)};
+      detail::scatter_columns(panel, sums.data(), d, factor, rows.data(), dq);
+    }
+  });
+  if (tasks.parts == 1) return;
+  const std::int64_t chunk = (std::max)(policy::row_elements / dk.cols, std::int64_t{1});
+  c.for_chunks(dk.rows, chunk, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = 1; part < tasks.parts; ++part) {
+      const auto add = [&](matrix_view<float> m, std::int64_t which) {
+        const float* from = part_of(m, part, which).data + begin * m.cols;
+        float* to = m.data + begin * m.cols;
+        for_vectors((end - begin) * m.cols, [&](auto get, auto put) { put(to, get(to) + get(from)); });
+      };
+      add(dk, 0);
+      add(dv, 1);
     }
   });
 }
