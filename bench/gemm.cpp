@@ -2,6 +2,7 @@
 // of the peak of multiply-adds measured around each window.
 //
 // Hot: one expert over and over. Cold: the next expert each time, rotating through 96 MiB of them, as a layer does.
+// Peaks are those of the instruction set that smelt's product runs with; the libraries choose theirs themselves.
 // Names are gemm.<library>.<hot|cold>_T<tokens>_in<depth>_out<cols>. One thread.
 #include <cmath>
 #include <cstdint>
@@ -11,8 +12,12 @@
 #include <fstream>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <smelt/core/error.hpp>
+#include <smelt/kernels/cpu/backend.hpp>
+#include <smelt/kernels/cpu/instruction_set.hpp>
+#include <smelt/kernels/cpu/serial_executor.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +30,7 @@
 #if defined(SMELT_BENCH_OPENBLAS)
 #include "support/gemm_openblas.hpp"
 #endif
+#include "support/gemm_smelt.hpp"
 #include "support/interleaved.hpp"
 #include "support/page_buffer.hpp"
 
@@ -34,6 +40,7 @@ using namespace smelt::bench;
 
 struct options {
   bool quick = false;
+  smelt::instruction_set set = smelt::best_instruction_set();
   std::string json;  // a file; empty is none
 };
 
@@ -53,7 +60,7 @@ void fill(float* values, std::int64_t count, std::uint32_t state) {
 }
 
 // Compares 64 elements of y with sums in double; a library that computes something else is not compared.
-void check(const std::string& library, product_shape shape, const float* x, const float* w, const float* y) {
+void check(const gemm_library& library, product_shape shape, const float* x, const float* w, const float* y) {
   for (std::int64_t i = 0; i < 64; ++i) {
     const std::int64_t row = i * 7'919 % shape.tokens;
     const std::int64_t col = i * 104'729 % shape.cols;
@@ -62,16 +69,20 @@ void check(const std::string& library, product_shape shape, const float* x, cons
       sum += double(x[row * shape.depth + k]) * double(w[k * shape.cols + col]);
     }
     const double found = double(y[row * shape.cols + col]);
-    if (!(std::abs(found - sum) <= 1e-6 * double(shape.depth))) {
-      throw smelt::error(smelt::errc::mismatch, "gemm." + library + ": element [" + std::to_string(row) + ", " +
+    if (!(std::abs(found - sum) <= library.tolerance * double(shape.depth))) {
+      throw smelt::error(smelt::errc::mismatch, "gemm." + library.name + ": element [" + std::to_string(row) + ", " +
                                                     std::to_string(col) + "] is " + std::to_string(found) +
                                                     ", but must be " + std::to_string(sum));
     }
   }
 }
 
-std::vector<gemm_library> libraries() {
+std::vector<gemm_library> libraries(smelt::instruction_set set) {
   std::vector<gemm_library> found;
+  found.push_back(smelt_library(set));
+#if SMELT_HAS_AVX512_BF16
+  if (set == smelt::instruction_set::avx512_bf16) found.push_back(smelt_bf16_library());
+#endif
   found.push_back(eigen_library());
 #if defined(SMELT_BENCH_OPENBLAS)
   found.push_back(openblas_library());
@@ -97,14 +108,14 @@ void measure(const std::vector<gemm_library>& contestants, product_shape shape, 
   const double flops = 2.0 * double(shape.tokens * shape.depth * shape.cols);
   std::vector<contender> hot;
   std::vector<contender> cold;
-  std::vector<page_buffer<float>> outputs;
+  std::vector<std::shared_ptr<float[]>> outputs;
   for (const gemm_library& library : contestants) {
     const product multiply = library.prepare(shape, experts);
     outputs.push_back(make_page_buffer<float>(shape.tokens * shape.cols));
     float* const y = outputs.back().get();
     const std::size_t last = experts.size() - 1;
     multiply(x.get(), last, y);
-    check(library.name, shape, x.get(), experts[last], y);
+    check(library, shape, x.get(), experts[last], y);
     const float* const from = x.get();
     hot.push_back({library.name, [=] { multiply(from, 0, y); }, [=] { multiply(from, 0, y); }, flops});
     // The warm-up reads x and writes y, and leaves every expert but one as cold as it was.
@@ -114,15 +125,17 @@ void measure(const std::vector<gemm_library>& contestants, product_shape shape, 
   }
   const int rounds = chosen.quick ? 2 : 25;
   const double seconds = chosen.quick ? 1e-4 : 2e-3;
+  const smelt::cpu<smelt::serial_executor> backend(smelt::serial_executor(), smelt::compute_type::fp32, chosen.set);
   for (const bool is_cold : {false, true}) {
-    auto windows = interleave(is_cold ? cold : hot, rounds, seconds);
+    auto windows = interleave(is_cold ? cold : hot, rounds, seconds, [&] { return backend.core_peak(); });
     for (std::size_t i = 0; i < contestants.size(); ++i) {
       results.push_back({contestants[i].name, shape, is_cold, std::move(windows[i])});
     }
   }
 }
 
-nlohmann::json as_json(const std::vector<result>& results, const std::vector<gemm_library>& contestants) {
+nlohmann::json as_json(const std::vector<result>& results, const std::vector<gemm_library>& contestants,
+                       smelt::instruction_set set) {
   nlohmann::json document;
   std::vector<double> peaks;
   for (const result& r : results) {
@@ -141,6 +154,7 @@ nlohmann::json as_json(const std::vector<result>& results, const std::vector<gem
     }
     document["benchmarks"].push_back(std::move(entry));
   }
+  document["instruction_set"] = smelt::name_of(set);
   document["peak_flop_per_second"] = median(peaks);
   for (const gemm_library& library : contestants) document["libraries"][library.name] = library.description;
   return document;
@@ -178,14 +192,14 @@ int run(const options& chosen) {
     std::fprintf(stderr, "note: OPENBLAS_CORETYPE=%s makes OpenBLAS use that core's kernels; unset it to compare\n",
                  core);
   }
-  const std::vector<gemm_library> contestants = libraries();
+  const std::vector<gemm_library> contestants = libraries(chosen.set);
   std::vector<result> results;
   const std::vector<std::int64_t> tokens =
       chosen.quick ? std::vector<std::int64_t>{8, 64} : std::vector<std::int64_t>{8, 16, 32, 64, 128, 256};
   for (const auto& [depth, cols] : {std::pair{256, 512}, std::pair{512, 1'024}, std::pair{1'024, 512}}) {
     for (const std::int64_t t : tokens) measure(contestants, {t, depth, cols}, chosen, results);
   }
-  const nlohmann::json document = as_json(results, contestants);
+  const nlohmann::json document = as_json(results, contestants, chosen.set);
   std::printf(
       "%% of the peak of multiply-adds of one core, %.1f GFLOP/s; weights hot / cold; geometric mean over layers\n",
       document["peak_flop_per_second"].get<double>() * 1e-9);
@@ -217,8 +231,10 @@ int main(int count, char** arguments) try {
       chosen.quick = true;
     } else if (argument == "--json" && i + 1 < count) {
       chosen.json = arguments[++i];
+    } else if (argument == "--instruction-set" && i + 1 < count) {
+      chosen.set = smelt::usable_instruction_set(arguments[++i]);
     } else {
-      std::fprintf(stderr, "usage: %s [--quick] [--json FILE]\n", arguments[0]);
+      std::fprintf(stderr, "usage: %s [--quick] [--instruction-set NAME] [--json FILE]\n", arguments[0]);
       return argument == "--help" ? 0 : 2;
     }
   }

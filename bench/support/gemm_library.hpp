@@ -26,6 +26,7 @@ struct gemm_library {
   std::string description;  ///< version and what it says about itself
   /// Prepares products of this shape; `experts` are row-major [depth, cols] and outlive the product.
   std::function<product(product_shape shape, std::span<const float* const> experts)> prepare;
+  double tolerance = 1e-6;  ///< error of an element over the depth, for operands of magnitude up to 1/2
 };
 
 }  // namespace smelt::bench

@@ -11,8 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "support/fma_peak.hpp"
-
 namespace smelt::bench {
 
 /// One way to do the work that is compared.
@@ -47,9 +45,10 @@ template <class F>
 }
 
 /// `rounds` windows of about `window_seconds` for every contender: result[contender][round]. The order rotates, so that
-/// nobody always follows the same neighbour.
+/// nobody always follows the same neighbour. peak() measures the flop/s of one core, briefly.
 [[nodiscard]] inline std::vector<std::vector<window>> interleave(const std::vector<contender>& contenders, int rounds,
-                                                                 double window_seconds) {
+                                                                 double window_seconds,
+                                                                 const std::function<double()>& peak) {
   std::vector<std::int64_t> repetitions;
   for (const contender& c : contenders) {
     c.warm_up();
@@ -62,9 +61,9 @@ template <class F>
       const std::size_t who = (turn + std::size_t(round)) % contenders.size();
       const contender& c = contenders[who];
       c.warm_up();
-      const double before = fma_peak();
+      const double before = peak();
       const double seconds = seconds_of(repetitions[who], c.run);
-      const double after = fma_peak();
+      const double after = peak();
       result[who].push_back({c.flops * double(repetitions[who]) / seconds, (std::max)(before, after)});
     }
   }

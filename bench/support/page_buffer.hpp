@@ -12,17 +12,9 @@
 
 namespace smelt::bench {
 
-struct free_memory {
-  void operator()(void* memory) const noexcept { std::free(memory); }
-};
-
-/// Zeroed memory for `count` values, aligned to 2 MiB.
+/// Zeroed memory for `count` values, aligned to 2 MiB. Throws std::bad_alloc.
 template <class T>
-using page_buffer = std::unique_ptr<T[], free_memory>;
-
-/// Allocates and touches; throws std::bad_alloc.
-template <class T>
-[[nodiscard]] page_buffer<T> make_page_buffer(std::int64_t count) {
+[[nodiscard]] std::shared_ptr<T[]> make_page_buffer(std::int64_t count) {
   constexpr std::size_t page = std::size_t{2} << 20;
   const std::size_t bytes = (std::size_t(count) * sizeof(T) + page - 1) / page * page;
   void* memory = std::aligned_alloc(page, bytes);
@@ -30,7 +22,7 @@ template <class T>
   madvise(memory, bytes, MADV_HUGEPAGE);  // without it, pages are small, and figures lower
   T* values = static_cast<T*>(memory);
   for (std::int64_t i = 0; i < count; ++i) values[i] = T{};
-  return page_buffer<T>(values);
+  return std::shared_ptr<T[]>(values, [](T* from) { std::free(from); });
 }
 
 }  // namespace smelt::bench
