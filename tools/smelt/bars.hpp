@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <string>
@@ -66,18 +67,22 @@ struct bar_chart {
                     std::to_string(width) + " " + std::to_string(height) + "\" width=\"" + std::to_string(width) +
                     "\" height=\"" + std::to_string(height) + "\">\n<title>" + escaped(chart.title) +
                     "</title>\n<desc>" + escaped(described) + "</desc>\n" + R"(<style>
-.smelt-bars { --ink: #1b1f24; --paper: #ffffff; font: 13px system-ui, sans-serif; max-width: 100%; height: auto; }
-.smelt-bars text { fill: var(--ink); }
+.smelt-bars { font: 13px system-ui, sans-serif; max-width: 100%; height: auto; }
+.smelt-bars text { fill: #1b1f24; }
 .smelt-bars .title { font-size: 15px; font-weight: 600; }
-.smelt-bars .paper { fill: var(--paper); }
-.smelt-bars { --c0: #0057b7; --c1: #c2410c; --c2: #117733; --c3: #882255; --c4: #7a5c00; --c5: #444444; }
-@media (prefers-color-scheme: dark) {
-  .smelt-bars { --ink: #e6edf3; --paper: #0d1117; }
-  .smelt-bars { --c0: #6cb6ff; --c1: #ff9d5c; --c2: #6bd08e; --c3: #f29ac8; --c4: #e3c65b; --c5: #bbbbbb; }
-}
+.smelt-bars .paper { fill: #ffffff; }
 )";
-  for (std::size_t i = 0; i < chart.kinds.size(); ++i)
-    svg += ".smelt-bars .k" + std::to_string(i) + " { fill: var(--c" + std::to_string(i) + "); }\n";
+  // Plain colours, no variables: viewers that know no variables would paint everything black.
+  constexpr std::array<std::string_view, 6> light{"#0057b7", "#c2410c", "#117733", "#882255", "#7a5c00", "#444444"};
+  constexpr std::array<std::string_view, 6> dark{"#6cb6ff", "#ff9d5c", "#6bd08e", "#f29ac8", "#e3c65b", "#bbbbbb"};
+  const auto colours = [&](const auto& of) {
+    std::string rules;
+    for (std::size_t i = 0; i < chart.kinds.size(); ++i)
+      rules += ".smelt-bars .k" + std::to_string(i) + " { fill: " + std::string(of[i % of.size()]) + "; }\n";
+    return rules;
+  };
+  svg += colours(light) + "@media (prefers-color-scheme: dark) {\n.smelt-bars text { fill: #e6edf3; }\n" +
+         ".smelt-bars .paper { fill: #0d1117; }\n" + colours(dark) + "}\n";
   svg += "</style>\n<rect class=\"paper\" width=\"" + std::to_string(width) + "\" height=\"" + std::to_string(height) +
          "\"/>\n" + text("start", 16, 24, chart.title, "title");
   double x = left;

@@ -24,23 +24,31 @@ namespace smelt::tool {
   return (std::max)(1u, std::thread::hardware_concurrency());
 }
 
-/// The machine in one line.
-[[nodiscard]] inline std::string machine() {
-  std::string processor = "processor of unknown make";
+/// The processor's name.
+[[nodiscard]] inline std::string processor() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);) {
     if (!line.starts_with("model name")) continue;
     const auto colon = line.find(": ");
-    if (colon != std::string::npos) processor = line.substr(colon + 2);
+    if (colon != std::string::npos) return line.substr(colon + 2);
     break;
   }
+  return "processor of unknown make";
+}
+
+/// The compiler that made the program.
+[[nodiscard]] inline std::string compiler() {
 #if defined(__clang__)
-  const std::string compiler = "clang " + std::to_string(__clang_major__) + "." + std::to_string(__clang_minor__);
+  return "clang " + std::to_string(__clang_major__) + "." + std::to_string(__clang_minor__);
 #else
-  const std::string compiler = "g++ " + std::to_string(__GNUC__) + "." + std::to_string(__GNUC_MINOR__);
+  return "g++ " + std::to_string(__GNUC__) + "." + std::to_string(__GNUC_MINOR__);
 #endif
-  return processor + ", " + std::to_string(cores()) + " cores, " +
-         binary_bytes(static_cast<double>(physical_memory())) + " memory, compiled by " + compiler;
+}
+
+/// The machine in one line.
+[[nodiscard]] inline std::string machine() {
+  return processor() + ", " + std::to_string(cores()) + " cores, " +
+         binary_bytes(static_cast<double>(physical_memory())) + " memory, compiled by " + compiler();
 }
 
 }  // namespace smelt::tool

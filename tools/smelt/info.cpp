@@ -1,0 +1,183 @@
+// smelt info: what can this program do on this machine, and how fast is the machine at its best?
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <fstream>
+#include <iostream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <smelt/kernels/cpu/backend.hpp>
+#include <smelt/kernels/cpu/default_executor.hpp>
+#include <smelt/kernels/cpu/instruction_set.hpp>
+#include <smelt/kernels/cpu/serial_executor.hpp>
+#include <smelt/kernels/policy/cpu_caches.hpp>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "bandwidth.hpp"
+#include "command.hpp"
+#include "machine.hpp"
+#include "table.hpp"
+
+#ifndef SMELT_CXX_FLAGS
+#define SMELT_CXX_FLAGS "unknown"
+#endif
+
+namespace smelt::tool {
+
+namespace {
+
+/// An instruction set as the program and the machine know it; peaks in FLOP/s of one core, NaN where it cannot run.
+struct set_info {
+  instruction_set set{};
+  bool built = false;
+  bool machine = false;
+  double fp32_peak = std::numeric_limits<double>::quiet_NaN();
+  double bf16_peak = std::numeric_limits<double>::quiet_NaN();
+};
+
+/// FLOP/s of one core: the best of many short looks, since a disturbed one only looks slower.
+double peak_of(compute_type compute, instruction_set set) {
+  const cpu<serial_executor> backend(serial_executor(), compute, set);
+  double best = 0;
+  for (int i = 0; i < 100; ++i) best = (std::max)(best, backend.core_peak());
+  return best;
+}
+
+std::vector<set_info> sets() {
+  std::vector<set_info> all;
+  for (const instruction_set set : all_instruction_sets) {
+    set_info s{.set = set, .built = build_has(set), .machine = machine_has(set)};
+    if (is_usable(set)) {
+      s.fp32_peak = peak_of(compute_type::fp32, set);
+      if (set == instruction_set::avx512_bf16) s.bf16_peak = peak_of(compute_type::bf16, set);
+    }
+    all.push_back(s);
+  }
+  return all;
+}
+
+/// The size of a data cache as the system reports it, such as "48K"; empty when it does not.
+std::string reported_cache(int level) {
+  for (int index = 0; index < 8; ++index) {
+    const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index);
+    const auto line_of = [&](const char* file) {
+      std::ifstream in(folder + "/" + file);
+      std::string line;
+      std::getline(in, line);
+      return line;
+    };
+    if (line_of("level") == std::to_string(level) && line_of("type") != "Instruction") return line_of("size");
+  }
+  return "";
+}
+
+/// The system's choice about huge pages: the word in brackets of "always [madvise] never"; "unknown" elsewhere.
+std::string huge_pages() {
+  std::ifstream in("/sys/kernel/mm/transparent_hugepage/enabled");
+  std::string line;
+  std::getline(in, line);
+  const auto open = line.find('['), close = line.find(']');
+  if (open == std::string::npos || close == std::string::npos || close < open) return "unknown";
+  return line.substr(open + 1, close - open - 1);
+}
+
+constexpr const char* executor_name() {
+  return std::is_same_v<cpu_default_executor, threads_executor> ? "std::jthread" : "oneTBB";
+}
+
+int info(const common_options& common) {
+  const std::vector<set_info> all = sets();
+  const instruction_set best = best_instruction_set();
+  const bool bf16 = best == instruction_set::avx512_bf16;
+  const int threads = static_cast<int>(common.threads > 0 ? common.threads : cores());
+  constexpr std::int64_t most = std::int64_t{128} << 20;  // four times the largest cache a core here shares
+  const std::int64_t bytes = physical_memory() > 0 ? (std::min)(most, physical_memory() / 8) : most;
+  const read_buffer buffer(static_cast<std::size_t>(bytes));
+  const double one = read_bandwidth(buffer, 1, 8);
+  const double together = threads == 1 ? one : read_bandwidth(buffer, threads, 8);
+  const auto page = static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
+
+  if (common.json) {
+    nlohmann::ordered_json j;
+    j["version"] = SMELT_VERSION;
+    j["compiler"] = compiler();
+    j["flags"] = SMELT_CXX_FLAGS;
+    j["executor"] = executor_name();
+    j["processor"] = processor();
+    j["cores"] = cores();
+    j["memory_bytes"] = physical_memory();
+    j["instruction_set"] = name_of(best);
+    j["bf16"] = bf16;
+    j["instruction_sets"] = nlohmann::ordered_json::array();
+    for (const set_info& s : all)
+      j["instruction_sets"].push_back({{"name", name_of(s.set)},
+                                       {"build", s.built},
+                                       {"machine", s.machine},
+                                       {"fp32_peak_flop_per_second", s.fp32_peak},
+                                       {"bf16_peak_flop_per_second", s.bf16_peak}});
+    j["caches_assumed"] = {{"first_level_bytes", policy::first_level_cache},
+                           {"second_level_bytes", policy::second_level_cache}};
+    j["caches_reported"] = {
+        {"first_level", reported_cache(1)}, {"second_level", reported_cache(2)}, {"third_level", reported_cache(3)}};
+    j["page_bytes"] = page;
+    j["huge_pages"] = huge_pages();
+    j["read_bytes_per_second"] = {{"one_core", one}, {"threads", threads}, {"together", together}};
+    std::cout << j.dump(2) << "\n";
+    return exit_fine;
+  }
+
+  const auto reported = [](int level) {
+    const std::string size = reported_cache(level);
+    return size.empty() ? std::string("unknown") : size;
+  };
+  table t{"", {{"", false}, {"", false}}, {}};
+  t.rows = {
+      {"version", SMELT_VERSION},
+      {"compiler", compiler()},
+      {"flags", SMELT_CXX_FLAGS},
+      {"executor", executor_name()},
+      {"processor", processor()},
+      {"cores", std::to_string(cores())},
+      {"memory", binary_bytes(static_cast<double>(physical_memory()))},
+      {"caches", "sizes chosen for " + binary_bytes(static_cast<double>(policy::first_level_cache)) + " and " +
+                     binary_bytes(static_cast<double>(policy::second_level_cache)) + " a core; reported " +
+                     reported(1) + ", " + reported(2) + ", " + reported(3)},
+      {"pages", grouped(page) + " bytes; transparent huge pages: " + huge_pages()},
+      {"memory reads", fixed(one * 1e-9, 1) + " GB/s on one core, " + fixed(together * 1e-9, 1) + " GB/s on " +
+                           std::to_string(threads) + (threads == 1 ? " thread" : " threads")},
+      {"kernels", std::string(name_of(best)) + ", bf16 products: " + (bf16 ? "yes" : "no")},
+  };
+  std::string text = to_text(t);
+  // A table of names and values needs no heading.
+  for (int i = 0; i < 2; ++i) text.erase(0, text.find('\n') + 1);
+  table peaks{"\nPeak of one core's multiply-adds",
+              {{"instruction set", false},
+               {"in the build", false},
+               {"on the machine", false},
+               {"fp32 GFLOP/s"},
+               {"bf16 GFLOP/s"}},
+              {}};
+  const auto rate = [](double flop) { return flop > 0 ? fixed(flop * 1e-9, 0) : std::string(); };
+  for (const set_info& s : all)
+    peaks.rows.push_back({std::string(name_of(s.set)), s.built ? "yes" : "no", s.machine ? "yes" : "no",
+                          rate(s.fp32_peak), rate(s.bf16_peak)});
+  std::cout << text << to_text(peaks);
+  return exit_fine;
+}
+
+}  // namespace
+
+void add_info(CLI::App& app, const common_options& common, action& chosen) {
+  CLI::App* command = app.add_subcommand("info", "Print what the program can do on this machine, and its speed limits");
+  command->footer(
+      "Limits are measured, which takes about a second: what one core multiplies and adds in registers, and how fast\n"
+      "memory is read by one core and by --threads of them.\n"
+      "\nExamples:\n  smelt info\n  smelt info --json");
+  command->callback([&common, &chosen] { chosen = [&common] { return info(common); }; });
+}
+
+}  // namespace smelt::tool
