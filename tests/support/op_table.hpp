@@ -447,6 +447,38 @@ struct cross_entropy_case : op_base {
   }
 };
 
+/// The loss and its gradient at once. dtable starts as numbers that it is added to.
+struct cross_entropy_with_gradient_case : op_base {
+  cross_entropy_case apart;
+
+  cross_entropy_with_gradient_case(std::int64_t tokens, int width, int vocab, int padding = 0, bool ignored = false)
+      : apart(tokens, width, vocab, padding, ignored) {
+    const std::int64_t table = std::int64_t{vocab + padding} * width;
+    op = "cross_entropy_with_gradient";
+    variant = apart.variant;
+    inputs = {{apart.inputs[0].name, apart.inputs[0].values, gradient::none},
+              {apart.inputs[1].name, apart.inputs[1].values, gradient::none},
+              {"dtable before", normal(table, 3), gradient::none}};
+    outputs = {{"nats", 1, false},
+               {"losses", tokens, false},
+               {"targets", 1, false},
+               {"dx", tokens * width, false},
+               {"dtable", table, false}};
+    forward_flops = 3 * apart.forward_flops;
+  }
+
+  template <class B, class S = typename B::scalar>
+  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
+    const int width = apart.shape.width;
+    out[4] = in[2];
+    const loss_sum sum =
+        b.cross_entropy_with_gradient(apart.shape, as_matrix(in[0], width), as_matrix(in[1], width), apart.targets,
+                                      0.75, out[1], as_matrix(out[3], width), as_matrix(out[4], width));
+    out[0][0] = static_cast<S>(sum.nats);
+    out[2][0] = static_cast<S>(sum.targets);
+  }
+};
+
 struct norm_case : op_base {
   explicit norm_case(std::int64_t size) {
     op = "norm";
@@ -567,6 +599,13 @@ void for_each_case(F&& f) {
   f(cross_entropy_case(50, 33, 257));
   f(cross_entropy_case(100, 48, 257, 7, true));
   f(cross_entropy_case(130, 16, 1100, 0, true));
+  // Two blocks of tokens and more, tasks that are cut anywhere, an odd number of tokens.
+  f(cross_entropy_case(340, 4, 18'000, 0, true));
+  f(cross_entropy_with_gradient_case(1, 1, 1));
+  f(cross_entropy_with_gradient_case(50, 33, 257));
+  f(cross_entropy_with_gradient_case(101, 48, 257, 7, true));
+  f(cross_entropy_with_gradient_case(130, 100, 1100, 3, true));
+  f(cross_entropy_with_gradient_case(251, 4, 18'000));
 
   f(norm_case(1));
   f(norm_case(1003));
@@ -602,6 +641,9 @@ void for_each_bench_case(F&& f) {
   f(experts_case(4096, 1, 1, 256, 704));
   f(cross_entropy_case(4096, 128, 257));
   f(cross_entropy_case(4096, 512, 257));
+  f(cross_entropy_with_gradient_case(4096, 128, 257));
+  f(cross_entropy_with_gradient_case(4096, 512, 257));
+  f(cross_entropy_with_gradient_case(4096, 256, 4096));
   f(scaled_case(4096 * 256, true));
   f(norm_case(4'000'000));
   f(adamw_case(4'000'000, {.learning_rate = 3e-4, .weight_decay = 0.01, .step = 1000}));

@@ -116,6 +116,10 @@ concept Backend =
       } -> std::same_as<loss_sum>;  // (shape, x, table, targets, losses, logsumexp)
       b.cross_entropy_backward(head, c, c, ids, cs, 1.0, m,
                                m);  // (shape, x, table, targets, logsumexp, scale, dx, dtable +=)
+      // both at once, which computes the logits once
+      {
+        b.cross_entropy_with_gradient(head, c, c, ids, 1.0, s, m, m)
+      } -> std::same_as<loss_sum>;  // (shape, x, table, targets, scale, losses, dx, dtable +=)
 
       // while the result lives, no weight (w, w_gate, w_up, w_down, table) changes, and a backend may keep copies
       b.hold_weights();

@@ -150,6 +150,7 @@ class timed {
   SMELT_TIMED_OP(copy_scaled, 0)
   SMELT_TIMED_OP(cross_entropy, 1)
   SMELT_TIMED_OP(cross_entropy_backward, 2)
+  SMELT_TIMED_OP(cross_entropy_with_gradient, 3)
   SMELT_TIMED_OP(norm, 0)
 
   /// Written out, so that its numbers may be given in braces.

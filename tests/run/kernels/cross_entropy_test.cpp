@@ -5,6 +5,7 @@
 
 #include "catch.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -81,6 +82,14 @@ TEST_CASE("rows behind the vocabulary enter neither the loss nor a gradient", "[
         CHECK(padded.losses == plain.losses);
         CHECK(padded.logsumexp == plain.logsumexp);
         CHECK(padded.dx == plain.dx);
+        std::vector<scalar> losses(plain.losses.size()), dx(x.size()), dtable(padded_table.size());
+        const loss_sum at_once = backend.cross_entropy_with_gradient(
+            s, matrix_view<const scalar>(x.data(), tokens, s.width),
+            matrix_view<const scalar>(padded_table.data(), vocab + 47, s.width), targets, 0.5, losses,
+            matrix_view<scalar>(dx.data(), tokens, s.width), matrix_view<scalar>(dtable.data(), vocab + 47, s.width));
+        CHECK(at_once.nats == plain.sum.nats);
+        CHECK(losses == plain.losses);
+        CHECK(std::all_of(dtable.begin() + vocab * 12, dtable.end(), [](scalar d) { return d == 0; }));
         CHECK(std::equal(plain.dtable.begin(), plain.dtable.end(), padded.dtable.begin()));
         for (std::size_t i = table.size(); i < padded_table.size(); ++i) REQUIRE(padded.dtable[i] == 0);
       }

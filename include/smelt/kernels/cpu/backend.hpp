@@ -236,6 +236,12 @@ class cpu {
     SMELT_RUN_PRODUCT(cross_entropy_backward, context_, shape, x, table, targets, logsumexp, scale, dx, dtable);
   }
 
+  template <ShapeOf<head_shape> Shape>
+  [[nodiscard]] loss_sum cross_entropy_with_gradient(Shape shape, const_matrix x, const_matrix table, indices targets,
+                                                     double scale, vector losses, matrix dx, matrix dtable) {
+    SMELT_RUN_PRODUCT(cross_entropy_with_gradient, context_, shape, x, table, targets, scale, losses, dx, dtable);
+  }
+
   [[nodiscard]] double norm(const_vector x) { SMELT_RUN(norm, context_, x); }
 
   void adamw(const adamw_step& numbers, std::span<const parameter_range> ranges, vector gradient, vector weight,

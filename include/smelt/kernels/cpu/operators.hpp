@@ -20,6 +20,7 @@
 #include <smelt/kernels/cpu/rotary_table.hpp>
 #include <smelt/kernels/grouping.hpp>
 #include <smelt/kernels/policy/cpu_gemm.hpp>
+#include <smelt/kernels/policy/cpu_head.hpp>
 #include <smelt/kernels/policy/cpu_tasks.hpp>
 #include <smelt/kernels/reference/adamw.hpp>
 #include <smelt/kernels/reference/attention.hpp>

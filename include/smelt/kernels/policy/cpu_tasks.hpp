@@ -46,11 +46,6 @@ inline constexpr std::int64_t attention_keys = 128;
 /// Tasks that a batch with fewer sequences and KV heads is cut into.
 inline constexpr std::int64_t attention_tasks = 8;
 
-/// Vocabulary entries whose logits exist at once, and tokens of one task.
-/// Chunks of 4,096 entries take 10 % more time backward at vocabularies of 8,192 and 32,768; 256 as much as 1,024.
-inline constexpr std::int64_t vocab_chunk = 1'024;
-inline constexpr std::int64_t head_rows = 96;
-
 /// Floats added to the row of a copied block, so that rows do not fall on the same cache sets.
 /// Widths up to 512 show no difference without them.
 inline constexpr std::int64_t row_padding = 16;

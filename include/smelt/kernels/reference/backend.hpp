@@ -164,6 +164,12 @@ struct reference {
     reference_ops::cross_entropy_backward<Scalar>(shape, x, table, targets, logsumexp, scale, dx, dtable);
   }
 
+  template <ShapeOf<head_shape> Shape>
+  [[nodiscard]] loss_sum cross_entropy_with_gradient(Shape shape, const_matrix x, const_matrix table, indices targets,
+                                                     double scale, vector losses, matrix dx, matrix dtable) const {
+    return reference_ops::cross_entropy_with_gradient<Scalar>(shape, x, table, targets, scale, losses, dx, dtable);
+  }
+
   [[nodiscard]] double norm(const_vector x) const noexcept { return reference_ops::norm<Scalar>(x); }
 
   void adamw(const adamw_step& numbers, std::span<const parameter_range> ranges, vector gradient, vector weight,

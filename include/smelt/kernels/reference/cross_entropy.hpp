@@ -28,6 +28,18 @@ void check_head(const char* op, const head_shape& s, matrix_view<const Scalar> x
   check_ids(op, "targets", targets, -1, s.vocab);
 }
 
+// The arguments of cross_entropy_with_gradient.
+template <class Scalar>
+void check_head_gradient(const head_shape& s, matrix_view<const Scalar> x, matrix_view<const Scalar> table,
+                         std::span<const std::int32_t> targets, std::span<Scalar> losses, matrix_view<Scalar> dx,
+                         matrix_view<Scalar> dtable) {
+  constexpr const char* op = "cross_entropy_with_gradient";
+  check_head<Scalar, const Scalar>(op, s, x, table, targets);
+  check_size(op, "losses", losses, x.rows);
+  check_shape(op, "dx", dx, x.rows, s.width);
+  check_shape(op, "dtable", dtable, table.rows, s.width);
+}
+
 template <std::floating_point Scalar>
 void head_logits(const head_shape& s, matrix_view<const Scalar> x, matrix_view<const Scalar> table, std::int64_t t,
                  std::span<Scalar> logits) {
@@ -92,6 +104,20 @@ void cross_entropy_backward(Shape shape, matrix_view<const Scalar> x, matrix_vie
       }
     }
   }
+}
+
+/// cross_entropy and cross_entropy_backward at once.
+template <std::floating_point Scalar, ShapeOf<head_shape> Shape>
+[[nodiscard]] loss_sum cross_entropy_with_gradient(Shape shape, matrix_view<const Scalar> x,
+                                                   matrix_view<const Scalar> table,
+                                                   std::span<const std::int32_t> targets, double scale,
+                                                   std::span<Scalar> losses, matrix_view<Scalar> dx,
+                                                   matrix_view<Scalar> dtable) {
+  detail::check_head_gradient(shape, x, table, targets, losses, dx, dtable);
+  std::vector<Scalar> logsumexp(targets.size());
+  const loss_sum sum = cross_entropy<Scalar>(shape, x, table, targets, losses, std::span(logsumexp));
+  cross_entropy_backward<Scalar>(shape, x, table, targets, std::span<const Scalar>(logsumexp), scale, dx, dtable);
+  return sum;
 }
 
 }  // namespace smelt::reference_ops

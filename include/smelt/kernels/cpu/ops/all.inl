@@ -7,10 +7,11 @@
 #include <smelt/kernels/cpu/ops/adamw.inl>
 #include <smelt/kernels/cpu/ops/attention.inl>
 #include <smelt/kernels/cpu/ops/core_peak.inl>
-#include <smelt/kernels/cpu/ops/cross_entropy.inl>
 #include <smelt/kernels/cpu/ops/embed.inl>
 #include <smelt/kernels/cpu/ops/experts.inl>
 #include <smelt/kernels/cpu/ops/linear.inl>
+// The head packs its weights as a projection does.
+#include <smelt/kernels/cpu/ops/cross_entropy.inl>
 #include <smelt/kernels/cpu/ops/norm.inl>
 #include <smelt/kernels/cpu/ops/rms_norm.inl>
 #include <smelt/kernels/cpu/ops/rotary.inl>

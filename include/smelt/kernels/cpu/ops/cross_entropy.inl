@@ -1,5 +1,5 @@
-// How surprised is the model by the next token? The cross-entropy of a softmax over the vocabulary, a chunk of which
-// has logits at a time.
+// How surprised is the model by the next token? The cross-entropy of a softmax over the vocabulary. A task computes all
+// logits of a few tokens, and while they are in its core's cache their softmax, their gradient and that of the inputs.
 
 namespace smelt::cpu_ops::SMELT_SET {
 
@@ -16,20 +16,178 @@ namespace detail {
   return rows.first(count);
 }
 
-// logits[last - first, stride] of the counted tokens [first, last) against packed columns of the table.
-inline void chunk_logits(arena& memory, matrix_view<const float> x, std::span<const std::int32_t> counted,
-                         std::int64_t first, std::int64_t last, const float* packed, std::int64_t entries,
-                         float* logits, std::int64_t stride) {
-  const std::int64_t padded = x.cols + policy::row_padding;
-  const std::span<float> inputs = memory.take<float>(policy::head_rows * padded);
-  for (std::int64_t r = first; r < last; ++r) {
-    std::copy_n(x.data + counted[r] * x.cols, x.cols, inputs.data() + (r - first) * padded);
-  }
-  multiply(row_operand<float>{inputs.data(), padded}, packed_operand<float>{packed, x.cols}, last - first, x.cols, entries, overwrite(logits, stride));
+// Do these tokens follow each other?
+[[nodiscard]] inline bool adjacent(std::span<const std::int32_t> tokens) noexcept {
+  return tokens.back() - tokens.front() + 1 == static_cast<std::int32_t>(tokens.size());
 }
 
-[[nodiscard]] inline std::int64_t logit_stride(std::int64_t entries) noexcept {
-  return (entries + lanes - 1) / lanes * lanes + policy::row_padding;
+// The logits of some tokens, in rows of whole vectors: those behind the vocabulary are -infinity.
+struct logit_rows {
+  float* data = nullptr;
+  std::int64_t stride = 0;
+
+  [[nodiscard]] float* operator[](std::int64_t r) const noexcept { return data + r * stride; }
+};
+
+[[nodiscard]] constexpr std::int64_t whole_vectors(std::int64_t size) noexcept {
+  return (size + lanes - 1) / lanes * lanes;
+}
+
+template <class Element>
+[[nodiscard]] logit_rows head_logits(arena& memory, matrix_view<const float> x, std::span<const std::int32_t> tokens,
+                                     const Element* columns, std::int64_t vocab) {
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  const std::int64_t width = x.cols;
+  const float* from = x.data + tokens.front() * width;
+  if (!adjacent(tokens)) {
+    const std::span<float> copy = memory.take<float>(count * width);
+    for (std::int64_t r = 0; r < count; ++r) {
+      std::copy_n(x.data + tokens[r] * width, width, copy.data() + r * width);
+    }
+    from = copy.data();
+  }
+  const std::int64_t padded = whole_vectors(vocab);
+  const std::int64_t stride = padded + policy::row_padding;
+  const logit_rows logits{memory.take<float>(count * stride).data(), stride};
+  multiply(rows_of<Element>(memory, from, width, count, width), packed_operand<Element>{columns, width}, count, width,
+           padded, overwrite(logits.data, stride));
+  for (std::int64_t r = 0; r < count; ++r) std::fill(logits[r] + vocab, logits[r] + padded, -__builtin_inff());
+  return logits;
+}
+
+// Replaces logits by e^(logit - top) and returns their sum.
+[[nodiscard]] inline float exponentiate(float* row, std::int64_t padded, float top) noexcept {
+  floats sums = {};
+  for (std::int64_t v = 0; v < padded; v += lanes) {
+    const floats e = exp(load(row + v) - top);
+    store(row + v, e);
+    sums += e;
+  }
+  return sum_lanes(sums);
+}
+
+// A token's loss and its parts; the row holds e^(logit - top) afterwards.
+struct token_loss {
+  float loss = 0;
+  float logsumexp = 0;
+  float sum = 0;
+};
+
+[[nodiscard]] inline token_loss loss_of(float* row, std::int64_t padded, std::int32_t target) noexcept {
+  const float target_logit = row[target];
+  const float top = greatest(row, padded);
+  const float sum = exponentiate(row, padded, top);
+  const float logsumexp = top + std::log(sum);
+  return {.loss = logsumexp - target_logit, .logsumexp = logsumexp, .sum = sum};
+}
+
+[[nodiscard]] inline loss_sum sum_of(std::span<const float> losses, std::int64_t targets) noexcept {
+  loss_sum result{.nats = 0, .targets = targets};
+  for (const float loss : losses) result.nats += double(loss);
+  return result;
+}
+
+// Scales the rows by a number each, and hands what they are then also to the left operand of the table's gradient,
+// whose rows are vocabulary entries: word k holds tokens k * word_depth on.
+template <class Element>
+void scale_rows(logit_rows rows, std::int64_t count, std::int64_t padded, const float* scales, Element* columns,
+                std::int64_t column_stride) noexcept {
+  for (std::int64_t r = 0; r < count; r += word_depth<Element>) {
+    const std::int64_t word = r / word_depth<Element> * column_stride;
+    float* row = rows[r];
+    if constexpr (word_depth<Element> == 1) {
+      for (std::int64_t v = 0; v < padded; v += lanes) {
+        const floats value = load(row + v) * scales[r];
+        store(row + v, value);
+        put_words(columns, word + v, value);
+      }
+    } else {
+      float* next = r + 1 < count ? rows[r + 1] : nullptr;
+      for (std::int64_t v = 0; v < padded; v += lanes) {
+        const floats value = load(row + v) * scales[r];
+        store(row + v, value);
+        floats next_value = {};
+        if (next != nullptr) {
+          next_value = load(next + v) * scales[r + 1];
+          store(next + v, next_value);
+        }
+        put_words(columns, word + v, make_words<Element>(value, next_value));
+      }
+    }
+  }
+}
+
+// dx and dtable += of the gradients of the logits. The rows of a task's tokens go through dlogits(r, row): it leaves
+// there, but for a factor that it returns, the gradients of the logits of counted token r.
+template <class Element, class Dlogits>
+void head_gradient(context& c, arena& shared, matrix_view<const float> x, matrix_view<const float> table,
+                   std::span<const std::int32_t> targets, std::span<const std::int32_t> counted, std::int64_t vocab,
+                   matrix_view<float> dx, matrix_view<float> dtable, Dlogits dlogits) {
+  const std::int64_t width = x.cols;
+  const auto tokens = static_cast<std::int64_t>(counted.size());
+  const std::int64_t padded = whole_vectors(vocab);
+  for (std::int64_t t = 0; t < x.rows; ++t) {
+    if (targets[t] < 0) std::fill_n(dx.data + t * width, width, 0.0F);
+  }
+  if (tokens == 0) return;
+  const matrix_view<const float> entries(table.data, vocab, width);
+  const Element* columns = transposed_panels<Element>(c, shared, entries);
+  const Element* rows = stored_panels<Element>(c, shared, entries);
+  const std::int64_t block = (std::min)(policy::head_block(vocab), tokens);
+  const std::int64_t task_rows = policy::head_rows(vocab);
+  const std::span<Element> inputs = shared.take<Element>(packed_size<Element>(block, width));
+  const std::int64_t left_stride = padded + policy::row_padding;
+  const std::span<Element> left = shared.take<Element>(words<Element>(block) * left_stride * word_depth<Element>);
+  const std::int64_t panels = panel_count(width);
+  for (std::int64_t begin = 0; begin < tokens; begin += block) {
+    const std::span<const std::int32_t> mine = counted.subspan(begin, (std::min)(block, tokens - begin));
+    const auto depth = static_cast<std::int64_t>(mine.size());
+    c.for_each(panels + (depth + task_rows - 1) / task_rows, [&](std::int64_t task) {
+      if (task < panels) {
+        pack_rows([&](std::int64_t r) { return x.data + mine[r] * width; }, depth, width, task, task + 1,
+                  inputs.data());
+        return;
+      }
+      const std::int64_t first = (task - panels) * task_rows;
+      const std::int64_t count = (std::min)(task_rows, depth - first);
+      const std::span<const std::int32_t> task_tokens = mine.subspan(first, count);
+      const arena_loan memory = c.lend();
+      const logit_rows logits = head_logits(*memory, x, task_tokens, columns, vocab);
+      const std::span<float> scales = memory->take<float>(count);
+      for (std::int64_t r = 0; r < count; ++r) scales[r] = dlogits(begin + first + r, logits[r]);
+      scale_rows(logits, count, padded, scales.data(),
+                 left.data() + first / word_depth<Element> * left_stride * word_depth<Element>, left_stride);
+      const auto gradient = [&](float* to) {
+        multiply(rows_of<Element>(*memory, logits.data, logits.stride, count, vocab),
+                 packed_operand<Element>{rows, vocab}, count, vocab, width, overwrite(to, width));
+      };
+      if (adjacent(task_tokens)) {
+        gradient(dx.data + task_tokens.front() * width);
+      } else {
+        const std::span<float> gathered = memory->take<float>(count * width);
+        gradient(gathered.data());
+        for (std::int64_t r = 0; r < count; ++r) {
+          std::copy_n(gathered.data() + r * width, width, dx.data + task_tokens[r] * width);
+        }
+      }
+    });
+    constexpr std::int64_t block_rows = policy::head_gradient_rows;
+    constexpr std::int64_t block_cols = policy::head_gradient_cols;
+    static_assert(block_cols % panel_width == 0);
+    const std::int64_t across = (width + block_cols - 1) / block_cols;
+    c.for_each((vocab + block_rows - 1) / block_rows * across, [&](std::int64_t task) {
+      const std::int64_t row = task / across * block_rows;
+      const std::int64_t col = task % across * block_cols;
+      for (std::int64_t k = 0; k < depth; k += policy::head_gradient_depth) {
+        const std::int64_t step = (std::min)(policy::head_gradient_depth, depth - k);
+        const Element* from = left.data() + (k / word_depth<Element> * left_stride + row) * word_depth<Element>;
+        multiply(column_operand<Element>{from, left_stride},
+                 packed_operand<Element>{inputs.data() + col * words<Element>(depth) * word_depth<Element>, depth, k},
+                 (std::min)(block_rows, vocab - row), step, (std::min)(block_cols, width - col),
+                 accumulate(dtable.data + row * width + col, width));
+      }
+    });
+  }
 }
 
 }  // namespace detail
@@ -52,106 +210,68 @@ template <class Element, ShapeOf<head_shape> Shape>
   arena& shared = c.shared();
   const std::span<const std::int32_t> counted = detail::counted_targets(shared, targets);
   const auto tokens = static_cast<std::int64_t>(counted.size());
-  const std::int64_t most = (std::min)(vocab, policy::vocab_chunk);
-  const std::span<float> packed = shared.take<float>(packed_size<float>(width, most));
-  const std::span<float> tops = shared.take<float>(tokens);
-  const std::span<float> sums = shared.take<float>(tokens);
-  const std::span<float> target_logits = shared.take<float>(tokens);
-  for (std::int64_t begin = 0; begin < vocab; begin += most) {
-    const std::int64_t entries = (std::min)(most, vocab - begin);
-    c.for_each(panel_count(entries), [&](std::int64_t panel) {
-      pack_columns(table.data + begin * width, width, width, entries, panel, panel + 1, packed.data());
-    });
-    c.for_chunks(tokens, policy::head_rows, [&](std::int64_t first, std::int64_t last) {
-      const arena_loan memory = c.lend();
-      const std::int64_t stride = detail::logit_stride(entries);
-      const std::span<float> logits = memory->take<float>(policy::head_rows * stride);
-      detail::chunk_logits(*memory, x, counted, first, last, packed.data(), entries, logits.data(), stride);
-      for (std::int64_t r = first; r < last; ++r) {
-        float* row = logits.data() + (r - first) * stride;
-        const std::int64_t target = targets[counted[r]] - begin;
-        if (target >= 0 && target < entries) target_logits[r] = row[target];
-        const float chunk_top = greatest(row, entries);
-        const float top = begin == 0 || chunk_top > tops[r] ? chunk_top : tops[r];
-        for_vectors(entries, [&](auto get, auto put) { put(row, exp(get(row) - top)); });
-        const float before = begin == 0 ? 0.0F : sums[r] * std::exp(tops[r] - top);
-        sums[r] = before + sum(row, entries);
-        tops[r] = top;
-      }
-    });
-  }
-  loss_sum result{.nats = 0, .targets = tokens};
-  for (std::int64_t r = 0; r < tokens; ++r) {
-    const std::int64_t t = counted[r];
-    logsumexp[t] = tops[r] + std::log(sums[r]);
-    losses[t] = logsumexp[t] - target_logits[r];
-    result.nats += double(losses[t]);
-  }
-  return result;
+  const Element* columns =
+      detail::transposed_panels<Element>(c, shared, matrix_view<const float>(table.data, vocab, width));
+  c.for_chunks(tokens, policy::head_rows(vocab), [&](std::int64_t first, std::int64_t last) {
+    const arena_loan memory = c.lend();
+    const detail::logit_rows logits =
+        detail::head_logits(*memory, x, counted.subspan(first, last - first), columns, vocab);
+    for (std::int64_t r = first; r < last; ++r) {
+      const std::int64_t t = counted[r];
+      const detail::token_loss found = detail::loss_of(logits[r - first], detail::whole_vectors(vocab), targets[t]);
+      losses[t] = found.loss;
+      logsumexp[t] = found.logsumexp;
+    }
+  });
+  return detail::sum_of(losses, tokens);
 }
 
 /// dx[T,H] (overwritten; exactly 0 where the target is -1) and dtable[V,H] += of scale * the sum of the losses.
 template <class Element, ShapeOf<head_shape> Shape>
-void cross_entropy_backward(context& c, Shape shape, matrix_view<const float> x,
-                            matrix_view<const float> table, std::span<const std::int32_t> targets,
-                            std::span<const float> logsumexp, double scale, matrix_view<float> dx,
-                            matrix_view<float> dtable) {
+void cross_entropy_backward(context& c, Shape shape, matrix_view<const float> x, matrix_view<const float> table,
+                            std::span<const std::int32_t> targets, std::span<const float> logsumexp, double scale,
+                            matrix_view<float> dx, matrix_view<float> dtable) {
   const head_shape s = shape;
   const std::int64_t vocab = s.vocab;
-  const std::int64_t width = s.width;
   reference_ops::detail::check_head<float, const float>("cross_entropy_backward", s, x, table, targets);
   check_size("cross_entropy_backward", "logsumexp", logsumexp, x.rows);
-  check_shape("cross_entropy_backward", "dx", dx, x.rows, width);
-  check_shape("cross_entropy_backward", "dtable", dtable, table.rows, width);
+  check_shape("cross_entropy_backward", "dx", dx, x.rows, s.width);
+  check_shape("cross_entropy_backward", "dtable", dtable, table.rows, s.width);
   arena& shared = c.shared();
   const std::span<const std::int32_t> counted = detail::counted_targets(shared, targets);
-  const auto tokens = static_cast<std::int64_t>(counted.size());
-  const std::int64_t most = (std::min)(vocab, policy::vocab_chunk);
-  const std::span<float> columns = shared.take<float>(packed_size<float>(width, most));
-  const std::span<float> rows = shared.take<float>(packed_size<float>(most, width));
-  const std::span<float> inputs = shared.take<float>(packed_size<float>(tokens, width));
-  const std::span<float> dlogits = shared.take<float>(tokens * detail::logit_stride(most));
   const auto factor = static_cast<float>(scale);
-  for (std::int64_t t = 0; t < x.rows; ++t) {
-    if (targets[t] < 0) std::fill_n(dx.data + t * width, width, 0.0F);
-  }
-  c.for_each(panel_count(width), [&](std::int64_t panel) {
-    pack_rows([&](std::int64_t r) { return x.data + counted[r] * width; }, tokens, width, panel, panel + 1,
-              inputs.data());
-  });
-  for (std::int64_t begin = 0; begin < vocab; begin += most) {
-    const std::int64_t entries = (std::min)(most, vocab - begin);
-    const std::int64_t stride = detail::logit_stride(entries);
-    c.for_each(panel_count(entries), [&](std::int64_t panel) {
-      pack_columns(table.data + begin * width, width, width, entries, panel, panel + 1, columns.data());
-    });
-    c.for_each(panel_count(width), [&](std::int64_t panel) {
-      pack_rows([&](std::int64_t v) { return table.data + (begin + v) * width; }, entries, width, panel, panel + 1,
-                rows.data());
-    });
-    c.for_chunks(tokens, policy::head_rows, [&](std::int64_t first, std::int64_t last) {
-      const arena_loan memory = c.lend();
-      detail::chunk_logits(*memory, x, counted, first, last, columns.data(), entries, dlogits.data() + first * stride,
-                           stride);
-      for (std::int64_t r = first; r < last; ++r) {
-        float* row = dlogits.data() + r * stride;
-        const float log_sum = logsumexp[counted[r]];
-        for_vectors(entries, [&](auto get, auto put) { put(row, factor * exp(get(row) - log_sum)); });
-        const std::int64_t target = targets[counted[r]] - begin;
-        if (target >= 0 && target < entries) row[target] -= factor;
-      }
-      const std::span<float> gradients = memory->take<float>(policy::head_rows * width);
-      multiply(row_operand<float>{dlogits.data() + first * stride, stride}, packed_operand<float>{rows.data(), entries}, last - first, entries, width, overwrite(gradients.data(), width));
-      for (std::int64_t r = first; r < last; ++r) {
-        const float* from = gradients.data() + (r - first) * width;
-        float* to = dx.data + counted[r] * width;
-        for_vectors(width, [&](auto get, auto put) { put(to, begin == 0 ? get(from) : get(to) + get(from)); });
-      }
-    });
-    for_blocks(c, entries, width, [&](std::int64_t row, std::int64_t count, std::int64_t col, std::int64_t cols) {
-      multiply(column_operand<float>{dlogits.data() + row, stride}, packed_operand<float>{inputs.data() + col * tokens, tokens}, count, tokens, cols, accumulate(dtable.data + (begin + row) * width + col, width));
-    });
-  }
+  detail::head_gradient<Element>(
+      c, shared, x, table, targets, counted, vocab, dx, dtable, [&](std::int64_t r, float* row) {
+        const std::int64_t t = counted[r];
+        static_cast<void>(detail::exponentiate(row, detail::whole_vectors(vocab), logsumexp[t]));
+        row[targets[t]] -= 1.0F;
+        return factor;
+      });
+}
+
+/// cross_entropy and cross_entropy_backward at once, with the logits computed once.
+template <class Element, ShapeOf<head_shape> Shape>
+[[nodiscard]] loss_sum cross_entropy_with_gradient(context& c, Shape shape, matrix_view<const float> x,
+                                                   matrix_view<const float> table,
+                                                   std::span<const std::int32_t> targets, double scale,
+                                                   std::span<float> losses, matrix_view<float> dx,
+                                                   matrix_view<float> dtable) {
+  const head_shape s = shape;
+  const std::int64_t vocab = s.vocab;
+  reference_ops::detail::check_head_gradient<float>(s, x, table, targets, losses, dx, dtable);
+  std::fill(losses.begin(), losses.end(), 0.0F);
+  arena& shared = c.shared();
+  const std::span<const std::int32_t> counted = detail::counted_targets(shared, targets);
+  const auto factor = static_cast<float>(scale);
+  detail::head_gradient<Element>(
+      c, shared, x, table, targets, counted, vocab, dx, dtable, [&](std::int64_t r, float* row) {
+        const std::int64_t t = counted[r];
+        const detail::token_loss found = detail::loss_of(row, detail::whole_vectors(vocab), targets[t]);
+        losses[t] = found.loss;
+        row[targets[t]] -= found.sum;
+        return factor / found.sum;
+      });
+  return detail::sum_of(losses, static_cast<std::int64_t>(counted.size()));
 }
 
 }  // namespace smelt::cpu_ops::SMELT_SET
