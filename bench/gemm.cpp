@@ -9,19 +9,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <fstream>
-#include <iostream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <smelt/core/error.hpp>
 #include <smelt/kernels/cpu/backend.hpp>
 #include <smelt/kernels/cpu/instruction_set.hpp>
 #include <smelt/kernels/cpu/serial_executor.hpp>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "support/fill.hpp"
 #include "support/gemm_eigen.hpp"
 #include "support/gemm_library.hpp"
 #if defined(SMELT_BENCH_ONEDNN)
@@ -32,17 +31,12 @@
 #endif
 #include "support/gemm_smelt.hpp"
 #include "support/interleaved.hpp"
+#include "support/options.hpp"
 #include "support/page_buffer.hpp"
 
 namespace {
 
 using namespace smelt::bench;
-
-struct options {
-  bool quick = false;
-  smelt::instruction_set set = smelt::best_instruction_set();
-  std::string json;  // a file; empty is none
-};
 
 struct result {
   std::string library;
@@ -50,14 +44,6 @@ struct result {
   bool cold = false;
   std::vector<window> windows;
 };
-
-// The same numbers wherever they are drawn, of magnitude below 1/2, from a linear congruential generator.
-void fill(float* values, std::int64_t count, std::uint32_t state) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    state = state * 1'664'525U + 1'013'904'223U;
-    values[i] = static_cast<float>(state >> 9) * 0x1p-23F - 0.5F;
-  }
-}
 
 // Compares 64 elements of y with sums in double; a library that computes something else is not compared.
 void check(const gemm_library& library, product_shape shape, const float* x, const float* w, const float* y) {
@@ -213,32 +199,15 @@ int run(const options& chosen) {
 #if !defined(SMELT_BENCH_ONEDNN)
   std::printf("onednn: not found when this was built (Debian: libdnnl-dev)\n");
 #endif
-  if (!chosen.json.empty()) {
-    std::ofstream file(chosen.json);
-    file << document.dump(1) << '\n';
-    if (!file.flush()) throw smelt::error(smelt::errc::io, "cannot write " + chosen.json);
-  }
+  write_json(chosen, document);
   return 0;
 }
 
 }  // namespace
 
 int main(int count, char** arguments) try {
-  options chosen;
-  for (int i = 1; i < count; ++i) {
-    const std::string_view argument = arguments[i];
-    if (argument == "--quick") {
-      chosen.quick = true;
-    } else if (argument == "--json" && i + 1 < count) {
-      chosen.json = arguments[++i];
-    } else if (argument == "--instruction-set" && i + 1 < count) {
-      chosen.set = smelt::usable_instruction_set(arguments[++i]);
-    } else {
-      std::fprintf(stderr, "usage: %s [--quick] [--instruction-set NAME] [--json FILE]\n", arguments[0]);
-      return argument == "--help" ? 0 : 2;
-    }
-  }
-  return run(chosen);
+  const std::optional<options> chosen = parse_options(count, arguments);
+  return chosen ? run(*chosen) : 2;
 } catch (const std::exception& problem) {
   std::fprintf(stderr, "gemm: %s\n", problem.what());
   return 1;
