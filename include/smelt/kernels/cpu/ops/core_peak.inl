@@ -7,7 +7,7 @@ namespace smelt::cpu_ops::SMELT_SET {
 template <class Element>
 [[nodiscard]] double core_peak() {
   constexpr int chains = SMELT_VECTOR_REGISTERS == 32 ? 24 : 12;
-  constexpr int steps = 4096;
+  constexpr int steps = 32768;
   volatile float source = 0.5F;
   floats sums[chains];
   for (int i = 0; i < chains; ++i) sums[i] = broadcast(source + static_cast<float>(i));  // no two alike

@@ -16,10 +16,11 @@ template <class Element>
   return (depth + word_depth<Element> - 1) / word_depth<Element>;
 }
 
-inline constexpr policy::register_tile gemm_tile = policy::gemm_tile(SMELT_VECTOR_BYTES, SMELT_VECTOR_REGISTERS);
+inline constexpr policy::register_tile gemm_tile = policy::gemm_tile(SMELT_VECTOR_REGISTERS);
 
-/// Columns of a panel of the right operand.
-inline constexpr std::int64_t panel_width = lanes * gemm_tile.vectors;
+/// Vectors and columns of a panel of the right operand.
+inline constexpr int panel_vectors = 2;
+inline constexpr std::int64_t panel_width = panel_vectors * lanes;
 
 /// A left operand whose rows are contiguous: word k of row i at data + (i * stride + k) words.
 template <class Element>
@@ -238,6 +239,26 @@ template <class Element>
   }
 }
 
+/// Calls each(sum, get, put) for every vector of a row's sums that holds any of its first `cols` columns: get(from) and
+/// put(to, value) read and write the vector's place in arrays that start at the first column.
+template <int Vectors, class Each>
+[[gnu::always_inline]] inline void each_vector(std::int64_t cols, const floats (&sums)[Vectors], Each each) noexcept {
+#pragma GCC unroll 4
+  for (int j = 0; j < Vectors; ++j) {
+    const std::int64_t at = j * lanes;
+    const std::int64_t left = cols - at;
+    if (left >= lanes) [[likely]] {
+      each(
+          sums[j], [at](const float* from) { return load(from + at); },
+          [at](float* to, floats value) { store(to + at, value); });
+    } else if (left > 0) {
+      each(
+          sums[j], [at, left](const float* from) { return load_partial(from + at, left); },
+          [at, left](float* to, floats value) { store_partial(to + at, value, left); });
+    }
+  }
+}
+
 /// An epilogue: to = scale * sum, plus `from` where there is one. `to` and `from` may be the same.
 struct affine {
   float* to = nullptr;
@@ -250,16 +271,12 @@ struct affine {
   template <int Vectors>
   [[gnu::always_inline]] void operator()(std::int64_t row, std::int64_t col, std::int64_t cols,
                                          const floats (&sums)[Vectors]) const noexcept {
-#pragma GCC unroll 4
-    for (int j = 0; j < Vectors; ++j) {
-      const std::int64_t left = cols - j * lanes;
-      float* target = to + row * stride + col + j * lanes;
-      const float* source = from == nullptr ? nullptr : from + row * from_stride + col + j * lanes;
-      if (left >= lanes) [[likely]] {
-        store(target, source == nullptr ? scale * sums[j] : load(source) + scale * sums[j]);
-      } else if (left > 0) {
-        store_partial(target, source == nullptr ? scale * sums[j] : load_partial(source, left) + scale * sums[j], left);
-      }
+    float* target = to + row * stride + col;
+    if (from == nullptr) {
+      each_vector(cols, sums, [&](floats sum, auto, auto put) { put(target, scale * sum); });
+    } else {
+      const float* source = from + row * from_stride + col;
+      each_vector(cols, sums, [&](floats sum, auto get, auto put) { put(target, get(source) + scale * sum); });
     }
   }
 };
@@ -275,49 +292,82 @@ struct affine {
 
 namespace detail {
 
-// Rows x (Vectors * lanes) sums over `depth` words. The panel's word k starts at panel + k * Vectors * lanes words.
-template <int Rows, int Vectors, class Left, class Epilogue>
-[[gnu::always_inline]] inline void multiply_tile(Left left, std::int64_t row, const typename Left::element* panel,
-                                                 std::int64_t panel_word, std::int64_t depth, std::int64_t col,
-                                                 std::int64_t cols, const Epilogue& epilogue) noexcept {
+// What all tiles of a product share.
+template <class Left, class Epilogue>
+struct product {
+  using element = typename Left::element;
+  Left left;
+  const element* panels;
+  std::int64_t panel_words;  // from a whole panel to the next
+  std::int64_t depth;        // in words
+  Epilogue epilogue;
+};
+
+// Sums of `Rows` rows and `Panels` panels of `Vectors` vectors, in registers. The panels' word k starts at panel +
+// (k * Vectors * lanes) words; `cols` columns of them are the product's.
+template <int Rows, int Panels, int Vectors, class Left, class Epilogue>
+[[gnu::always_inline]] inline void multiply_tile(const product<Left, Epilogue>& p, std::int64_t row, std::int64_t word,
+                                                 std::int64_t col, std::int64_t cols) noexcept {
   using element = typename Left::element;
   constexpr bool by_rows = std::is_same_v<Left, row_operand<element>>;
-  floats sums[Rows][Vectors] = {};
+  floats sums[Rows][Panels][Vectors] = {};
   // Three rows share a base pointer: base, base + stride and base + 2 * stride are all one address computation.
   constexpr int bases = (Rows + 2) / 3;
+  const std::int64_t stride = p.left.stride;
   const char* base[bases];
-  const auto* start = reinterpret_cast<const char*>(left.data);
-  for (int i = 0; i < bases; ++i) base[i] = start + (by_rows ? (row + std::int64_t{3} * i) * left.stride : row) * 4;
-  const auto* right = reinterpret_cast<const char*>(panel) + panel_word * 4;
+  const auto* start = reinterpret_cast<const char*>(p.left.data);
+  for (int i = 0; i < bases; ++i) base[i] = start + (by_rows ? (row + std::int64_t{3} * i) * stride : row) * 4;
+  const char* right[Panels];
+  for (int j = 0; j < Panels; ++j) {
+    right[j] = reinterpret_cast<const char*>(p.panels) + (word + j * p.panel_words) * 4;
+  }
+  const std::int64_t depth = p.depth;
+  const Epilogue epilogue = p.epilogue;  // a copy of this tile's own, which no store can change
 #pragma GCC unroll 4
   for (std::int64_t k = 0; k < depth; ++k) {
-    floats b[Vectors];
+    floats b[Panels][Vectors];
 #pragma GCC unroll 4
-    for (int j = 0; j < Vectors; ++j) b[j] = words_at(right, (k * Vectors + j) * lanes);
+    for (int j = 0; j < Panels; ++j) {
+#pragma GCC unroll 4
+      for (int v = 0; v < Vectors; ++v) b[j][v] = words_at(right[j], (k * Vectors + v) * lanes);
+    }
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
-      const float a = by_rows ? word_at(base[i / 3], (i % 3) * left.stride + k) : word_at(base[0], k * left.stride + i);
+      const float a = by_rows ? word_at(base[i / 3], (i % 3) * stride + k) : word_at(base[0], k * stride + i);
 #pragma GCC unroll 4
-      for (int j = 0; j < Vectors; ++j) sums[i][j] = multiply_add<element>(sums[i][j], a, b[j]);
+      for (int j = 0; j < Panels; ++j) {
+#pragma GCC unroll 4
+        for (int v = 0; v < Vectors; ++v) sums[i][j][v] = multiply_add<element>(sums[i][j][v], a, b[j][v]);
+      }
     }
   }
 #pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i) epilogue(row + i, col, cols, sums[i]);
+  for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < Panels; ++j) {
+      epilogue(row + i, col + j * panel_width, Panels > 1 ? panel_width : cols, sums[i][j]);
+    }
+  }
 }
 
-// All rows of one panel: full tiles, then ever smaller ones.
-template <int Rows, int Vectors, class Left, class Epilogue>
-inline void multiply_rows(Left left, std::int64_t row, std::int64_t rows, const typename Left::element* panel,
-                          std::int64_t panel_word, std::int64_t depth, std::int64_t col, std::int64_t cols,
-                          const Epilogue& epilogue) noexcept {
-  for (; row + Rows <= rows; row += Rows) {
-    multiply_tile<Rows, Vectors>(left, row, panel, panel_word, depth, col, cols, epilogue);
+// Rows [row, last), which are a multiple of `size`, in tiles of `size` <= Rows rows, and of Panels full panels.
+template <int Rows, int Panels, class Left, class Epilogue>
+void multiply_even_tiles(const product<Left, Epilogue>& p, std::int64_t size, std::int64_t row, std::int64_t last,
+                         std::int64_t word, std::int64_t col) noexcept {
+  if (size == Rows) {
+    for (; row < last; row += Rows) multiply_tile<Rows, Panels, panel_vectors>(p, row, word, col, panel_width);
+  } else if constexpr (Rows > 1) {
+    multiply_even_tiles<Rows - 1, Panels>(p, size, row, last, word, col);
   }
+}
+
+// Rows [row, rows) of what is left of a panel: full tiles, then ever smaller ones.
+template <int Rows, int Vectors, class Left, class Epilogue>
+void multiply_greedily(const product<Left, Epilogue>& p, std::int64_t row, std::int64_t rows, std::int64_t word,
+                       std::int64_t col, std::int64_t cols) noexcept {
+  for (; row + Rows <= rows; row += Rows) multiply_tile<Rows, 1, Vectors>(p, row, word, col, cols);
   if constexpr (Rows > 1) {
-    if (row < rows) {
-      constexpr int next = Rows > 3 ? Rows / 2 : Rows - 1;
-      multiply_rows<next, Vectors>(left, row, rows, panel, panel_word, depth, col, cols, epilogue);
-    }
+    if (row < rows) multiply_greedily<(Rows > 8 ? 8 : Rows / 2), Vectors>(p, row, rows, word, col, cols);
   }
 }
 
@@ -329,16 +379,29 @@ template <class Left, class Epilogue>
 [[gnu::noinline]] void multiply(Left left, packed_operand<typename Left::element> right, std::int64_t rows,
                                 std::int64_t depth, std::int64_t cols, Epilogue epilogue) noexcept {
   using element = typename Left::element;
-  static_assert(gemm_tile.vectors == 2);
-  const std::int64_t depth_words = words<element>(depth);
-  for (std::int64_t first = 0; first < cols; first += panel_width) {
+  if (rows <= 0) return;
+  const std::int64_t panel_words = panel_width * words<element>(right.depth);
+  const std::int64_t inside = right.first / word_depth<element>;
+  const detail::product<Left, Epilogue> p{left, right.data, panel_words, words<element>(depth), epilogue};
+  constexpr std::int64_t step = gemm_tile.panels * panel_width;
+  // As many rows in every tile as in the next, or one less: no tile is too small to keep the multipliers busy.
+  const std::int64_t tiles = (rows + gemm_tile.rows - 1) / gemm_tile.rows;
+  const std::int64_t size = rows / tiles;
+  const std::int64_t larger = rows % tiles * (size + 1);  // rows in tiles of one more
+  std::int64_t first = 0;
+  for (; first + step <= cols; first += step) {
+    const std::int64_t word = first * words<element>(right.depth) + inside * panel_width;
+    if (larger > 0) detail::multiply_even_tiles<gemm_tile.rows, gemm_tile.panels>(p, size + 1, 0, larger, word, first);
+    detail::multiply_even_tiles<gemm_tile.rows, gemm_tile.panels>(p, size, larger, rows, word, first);
+  }
+  for (; first < cols; first += panel_width) {
     const std::int64_t width = detail::width_of_panel(first, cols);
-    const std::int64_t word = first * words<element>(right.depth) + right.first / word_depth<element> * width;
+    const std::int64_t word = first * words<element>(right.depth) + inside * width;
     const std::int64_t count = (std::min)(width, cols - first);
     if (width == panel_width) {
-      detail::multiply_rows<gemm_tile.rows, 2>(left, 0, rows, right.data, word, depth_words, first, count, epilogue);
+      detail::multiply_greedily<gemm_tile.panel_rows, panel_vectors>(p, 0, rows, word, first, count);
     } else {
-      detail::multiply_rows<gemm_tile.rows, 1>(left, 0, rows, right.data, word, depth_words, first, count, epilogue);
+      detail::multiply_greedily<8, 1>(p, 0, rows, word, first, count);
     }
   }
 }
