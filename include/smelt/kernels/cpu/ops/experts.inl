@@ -10,7 +10,7 @@ namespace detail {
 
 // ---- the weights ----
 
-static_assert(gemm_tile.vectors == 2, "[smelt] a panel is a vector of gate columns and one of up columns");
+static_assert(panel_vectors == 2, "[smelt] a panel is a vector of gate columns and one of up columns");
 
 // Hidden units with the padding of their last vector.
 [[nodiscard]] constexpr std::int64_t padded_hidden(std::int64_t hidden) noexcept {
