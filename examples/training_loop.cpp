@@ -53,9 +53,9 @@ int main() {
   smelt::batch batch;
   for (std::int64_t step = 0; step < options.steps(); ++step) {
     fill_training_batch(data.train, plan, step * plan.sequences, batch);
-    const smelt::forward_result result = model.forward(weights, view(batch));
-    const double mean = 1.0 / static_cast<double>(result.cross_entropy.targets);
-    model.backward(weights, view(batch), {.cross_entropy = mean, .balance = 0.01, .z = 0.001}, gradients);
+    const double mean = 1.0 / static_cast<double>(target_count(batch));
+    const smelt::forward_result result = model.forward_and_backward(
+        weights, view(batch), {.cross_entropy = mean, .balance = 0.01, .z = 0.001}, gradients);
     const smelt::gradient_norm norm = norm_of(backend, gradients);
     const double clip = norm.norm > 1.0 ? 1.0 / norm.norm : 1.0;
     adamw.apply(backend, options, learning_rate(options, step, options.steps()), clip, step + 1, gradients, weights);

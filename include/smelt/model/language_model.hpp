@@ -83,21 +83,7 @@ class language_model {
     check(batch);
     const auto hold = backend_.hold_weights();  // every visit of a layer shares its packed weights
     has_forward_ = false;
-    place(batch);
-    const spec& s = spec_of(arch_);
-    const schedule steps(s);
-    forward_result result;
-    result.evaluations.reserve(static_cast<std::size_t>(steps.size()));
-    backend_.embed(w(weight::embedding), batch.inputs, layers_.front().input.view());
-    for (const executed_layer e : steps) {
-      layer_activations<scalar>& a = layers_[static_cast<std::size_t>(e.index)];
-      attention_block(arch_, backend_, w, e, geometry_, length_, a);
-      const router_losses losses =
-          feed_forward_block(arch_, backend_, w, e, geometry_, a, scratch_, input_after(e.index));
-      if (has_experts(s, e.layer)) result.evaluations.push_back({e.layer, e.visit, losses});
-    }
-    backend_.rms_norm(shape<shapes::norm>(arch_), output_.view(), w.vector(weight::final_norm), normed_.view(),
-                      final_rms_);
+    forward_result result = run_layers(w, batch);
     result.cross_entropy = backend_.cross_entropy(shape<shapes::head>(arch_), normed_.view(), w.head(), batch.targets,
                                                   losses_, logsumexp_);
     has_forward_ = true;
@@ -114,26 +100,24 @@ class language_model {
     check(batch);
     const auto hold = backend_.hold_weights();
     has_forward_ = false;
-    const spec& s = spec_of(arch_);
-    const schedule steps(s);
-    int evaluations = 0;
-    for (const executed_layer e : steps) evaluations += has_experts(s, e.layer);
-    const double share = evaluations == 0 ? 0.0 : 1.0 / evaluations;
-    const router_loss_scale router_scale{scale.balance * share, scale.z * share};
-    const auto gradient = gradient_.view();
-    const auto dnormed = scratch_.normed_gradient.view();
     backend_.cross_entropy_backward(shape<shapes::head>(arch_), normed_.view(), w.head(), batch.targets, logsumexp_,
-                                    scale.cross_entropy, dnormed, dw.head());
-    set_zero(gradient);
-    backend_.rms_norm_backward(shape<shapes::norm>(arch_), output_.view(), w.vector(weight::final_norm), final_rms_,
-                               dnormed, gradient, dw.vector(weight::final_norm));
-    for (int i = steps.size() - 1; i >= 0; --i) {
-      const executed_layer e = steps[i];
-      layer_activations<scalar>& a = layers_[static_cast<std::size_t>(i)];
-      feed_forward_block_backward(arch_, backend_, w, e, geometry_, router_scale, a, scratch_, gradient, dw);
-      attention_block_backward(arch_, backend_, w, e, geometry_, length_, a, scratch_, gradient, dw);
-    }
-    backend_.embed_backward(gradient, batch.inputs, dw(weight::embedding));
+                                    scale.cross_entropy, scratch_.normed_gradient.view(), dw.head());
+    run_layers_backward(w, batch, scale, dw);
+  }
+
+  /// Both passes at once, for who knows the scale beforehand: the head computes its logits once instead of twice.
+  /// Throws as forward does.
+  forward_result forward_and_backward(const weight_buffer<scalar>& w, const token_batch& batch, const loss_scale& scale,
+                                      weight_buffer<scalar>& dw) {
+    check(batch);
+    const auto hold = backend_.hold_weights();
+    has_forward_ = false;
+    forward_result result = run_layers(w, batch);
+    result.cross_entropy =
+        backend_.cross_entropy_with_gradient(shape<shapes::head>(arch_), normed_.view(), w.head(), batch.targets,
+                                             scale.cross_entropy, losses_, scratch_.normed_gradient.view(), dw.head());
+    run_layers_backward(w, batch, scale, dw);
+    return result;
   }
 
   /// Loss of every token of the last forward pass, in nats; 0 where the target did not count.
@@ -167,6 +151,49 @@ class language_model {
   [[nodiscard]] matrix_view<scalar> input_after(int i) {
     const auto next = static_cast<std::size_t>(i) + 1;
     return next < layers_.size() ? layers_[next].input.view() : output_.view();
+  }
+
+  /// All of a checked batch's forward pass before the head.
+  forward_result run_layers(const weight_buffer<scalar>& w, const token_batch& batch) {
+    place(batch);
+    const spec& s = spec_of(arch_);
+    const schedule steps(s);
+    forward_result result;
+    result.evaluations.reserve(static_cast<std::size_t>(steps.size()));
+    backend_.embed(w(weight::embedding), batch.inputs, layers_.front().input.view());
+    for (const executed_layer e : steps) {
+      layer_activations<scalar>& a = layers_[static_cast<std::size_t>(e.index)];
+      attention_block(arch_, backend_, w, e, geometry_, length_, a);
+      const router_losses losses =
+          feed_forward_block(arch_, backend_, w, e, geometry_, a, scratch_, input_after(e.index));
+      if (has_experts(s, e.layer)) result.evaluations.push_back({e.layer, e.visit, losses});
+    }
+    backend_.rms_norm(shape<shapes::norm>(arch_), output_.view(), w.vector(weight::final_norm), normed_.view(),
+                      final_rms_);
+    return result;
+  }
+
+  /// All of the backward pass behind the head, whose gradient is in the scratch memory.
+  void run_layers_backward(const weight_buffer<scalar>& w, const token_batch& batch, const loss_scale& scale,
+                           weight_buffer<scalar>& dw) {
+    const spec& s = spec_of(arch_);
+    const schedule steps(s);
+    int evaluations = 0;
+    for (const executed_layer e : steps) evaluations += has_experts(s, e.layer);
+    const double share = evaluations == 0 ? 0.0 : 1.0 / evaluations;
+    const router_loss_scale router_scale{scale.balance * share, scale.z * share};
+    const auto gradient = gradient_.view();
+    const auto dnormed = scratch_.normed_gradient.view();
+    set_zero(gradient);
+    backend_.rms_norm_backward(shape<shapes::norm>(arch_), output_.view(), w.vector(weight::final_norm), final_rms_,
+                               dnormed, gradient, dw.vector(weight::final_norm));
+    for (int i = steps.size() - 1; i >= 0; --i) {
+      const executed_layer e = steps[i];
+      layer_activations<scalar>& a = layers_[static_cast<std::size_t>(i)];
+      feed_forward_block_backward(arch_, backend_, w, e, geometry_, router_scale, a, scratch_, gradient, dw);
+      attention_block_backward(arch_, backend_, w, e, geometry_, length_, a, scratch_, gradient, dw);
+    }
+    backend_.embed_backward(gradient, batch.inputs, dw(weight::embedding));
   }
 
   /// Refuses a batch that is not one of this model's.

@@ -172,7 +172,7 @@ class trainer final : public training {
       const auto hold = backend_.hold_weights();  // until the optimizer changes them
       for (const batch& b : batches_) {
         const token_batch tokens = view(b);
-        const forward_result result = model_.forward(weights_, tokens);
+        const forward_result result = model_.forward_and_backward(weights_, tokens, scale, gradients_);
         nats += result.cross_entropy.nats;
         record.balance += result.mean_balance() * share;
         record.z += result.mean_z() * share;
@@ -184,7 +184,6 @@ class trainer final : public training {
           ++visit_evaluations[visit];
         }
         if (biased) add_loads(loads);
-        model_.backward(weights_, tokens, scale, gradients_);
       }
     }
     for (std::size_t v = 0; v < visit_evaluations.size(); ++v) {

@@ -101,6 +101,33 @@ TEST_CASE("whole-model gradients agree with central differences in float64", "[m
   }
 }
 
+TEST_CASE("both passes at once are the forward pass and the backward pass", "[model]") {
+  oracle backend;
+  for (const auto& [name, s] : smelt_test::executable_variants()) {
+    INFO(name);
+    const weight_buffer<double> w = random_weights<double>(s);
+    language_model<dynamic_arch, oracle> model(dynamic_arch(s), backend, 2, 9);
+    owned_batch batch(s.vocab, 2, 9);
+    batch.targets[4] = -1;
+    const loss_scale scale{.cross_entropy = 0.1, .balance = 0.3, .z = 0.1};
+    weight_buffer<double> expected(s);
+    const forward_result apart = model.forward(w, batch.view());
+    const std::vector<double> losses(model.token_losses().begin(), model.token_losses().end());
+    model.backward(w, batch.view(), scale, expected);
+
+    weight_buffer<double> found(s);
+    const forward_result at_once = model.forward_and_backward(w, batch.view(), scale, found);
+    CHECK(at_once.cross_entropy.nats == apart.cross_entropy.nats);
+    CHECK(at_once.cross_entropy.targets == apart.cross_entropy.targets);
+    CHECK(at_once.mean_balance() == apart.mean_balance());
+    CHECK(at_once.mean_z() == apart.mean_z());
+    CHECK(std::equal(losses.begin(), losses.end(), model.token_losses().begin()));
+    CHECK(std::equal(expected.all().begin(), expected.all().end(), found.all().begin()));
+    // It leaves no forward pass for a backward one.
+    CHECK_THROWS_WITH(model.backward(w, batch.view(), scale, found), ContainsSubstring("found none"));
+  }
+}
+
 TEST_CASE("a looped model equals the unrolled one with copied weights", "[model]") {
   spec looped = smelt_test::tiny;
   looped.loop = {.first = 1, .count = 1, .visits = visits(2, {})};
