@@ -185,27 +185,69 @@ struct add_linear_case : op_base {
   }
 };
 
-struct rotary_case : op_base {
-  rotary_shape shape;
+struct attention_input_case : op_base {
+  attention_input_shape shape;
   std::vector<std::int32_t> positions;
 
-  rotary_case(std::int64_t rows, int heads, int head_dim) : shape{.heads = heads, .head_dim = head_dim} {
-    op = "rotary";
-    variant = label("T", rows) + label("_h", heads) + label("_d", head_dim);
-    for (std::int64_t t = 0; t < rows; ++t) positions.push_back(static_cast<std::int32_t>(t * 37 % 1000));
-    inputs = {{"x", normal(rows * heads * head_dim, 1)}};
-    outputs = {{"x", rows * heads * head_dim}};
+  attention_input_case(std::int64_t tokens, int width, int heads, int kv_heads, int head_dim,
+                       qk_norm norm = qk_norm::none)
+      : shape{.width = width, .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .norm = norm} {
+    op = "attention_input";
+    variant = label("T", tokens) + label("_H", width) + label("_h", heads) + "_" + std::to_string(kv_heads) +
+              label("_d", head_dim) +
+              (norm == qk_norm::none       ? ""
+               : norm == qk_norm::per_head ? "_head_norm"
+                                           : "_full_norm");
+    for (std::int64_t t = 0; t < tokens; ++t) positions.push_back(static_cast<std::int32_t>(t * 37 % 1000));
+    const bool normed = norm != qk_norm::none;
+    const std::int64_t queries = query_width(shape);
+    const std::int64_t keys = kv_width(shape);
+    const double scale = 1 / std::sqrt(double(width));
+    const auto weight = [&](const char* name, std::int64_t size, std::uint64_t stream, double deviation) {
+      inputs.push_back({name, normal(size, stream, deviation), gradient::adds});
+    };
+    weight("x", tokens * width, 1, 1);
+    weight("norm", width, 2, 1);
+    weight("w_query", queries * width, 3, scale);
+    weight("w_key", keys * width, 4, scale);
+    weight("w_value", keys * width, 5, scale);
+    weight("query_norm", normed ? query_norm_width(shape) : 0, 6, 1);
+    weight("key_norm", normed ? key_norm_width(shape) : 0, 7, 1);
+    outputs = {{"query", tokens * queries},
+               {"key", tokens * keys},
+               {"value", tokens * keys},
+               {"inv_rms", tokens, false},
+               {"raw_query", normed ? tokens * queries : 0, false},
+               {"raw_key", normed ? tokens * keys : 0, false},
+               {"query_inv_rms", normed ? tokens * queries / query_norm_width(shape) : 0, false},
+               {"key_inv_rms", normed ? tokens * keys / key_norm_width(shape) : 0, false}};
+    forward_flops = 2.0 * double(tokens) * width * double(queries + 2 * keys);
+    backward_flops = 2 * forward_flops;
+  }
+
+  // Of the weights or of their gradients.
+  template <class T, class S>
+  [[nodiscard]] attention_input_weights<T> weights(arrays<S>& a) const {
+    return {a[1], as_matrix(a[2], shape.width), as_matrix(a[3], shape.width), as_matrix(a[4], shape.width), a[5], a[6]};
+  }
+  template <class T, class S>
+  [[nodiscard]] query_key_value<T> heads(arrays<S>& a) const {
+    return {as_matrix(a[0], query_width(shape)), as_matrix(a[1], kv_width(shape)), as_matrix(a[2], kv_width(shape))};
+  }
+  template <class S>
+  [[nodiscard]] attention_input_saved<S> saved(arrays<S>& out) const {
+    return {out[3], as_matrix(out[4], query_width(shape)), as_matrix(out[5], kv_width(shape)), out[6], out[7]};
   }
 
   template <class B, class S = typename B::scalar>
   void forward(B& b, arrays<S>& in, arrays<S>& out) const {
-    out[0] = in[0];
-    b.rotary(shape, as_matrix(out[0], shape.heads * shape.head_dim), positions);
+    b.attention_input(shape, as_matrix(in[0], shape.width), weights<const S>(in), positions, saved(out),
+                      heads<S>(out));
   }
   template <class B, class S = typename B::scalar>
-  void backward(B& b, arrays<S>&, arrays<S>&, arrays<S>& dout, arrays<S>& din) const {
-    din[0] = dout[0];
-    b.rotary_backward(shape, as_matrix(din[0], shape.heads * shape.head_dim), positions);
+  void backward(B& b, arrays<S>& in, arrays<S>& out, arrays<S>& dout, arrays<S>& din) const {
+    b.attention_input_backward(shape, as_matrix(in[0], shape.width), weights<const S>(in), positions, saved(out),
+                               heads<const S>(dout), as_matrix(din[0], shape.width), weights<S>(din));
   }
 };
 
@@ -551,10 +593,13 @@ void for_each_case(F&& f) {
   f(add_linear_case(29, 56, 44, true));
   f(add_linear_case(250, 40, 100, false));
 
-  f(rotary_case(1, 1, 2));
-  f(rotary_case(50, 3, 6));
-  f(rotary_case(64, 4, 44));
-  f(rotary_case(300, 2, 128));
+  f(attention_input_case(1, 1, 1, 1, 2));
+  f(attention_input_case(5, 7, 3, 1, 6, qk_norm::per_head));
+  f(attention_input_case(97, 40, 4, 2, 24));
+  f(attention_input_case(130, 33, 6, 3, 10, qk_norm::full_width));
+  f(attention_input_case(300, 64, 4, 1, 16, qk_norm::per_head));
+  f(attention_input_case(201, 100, 2, 2, 44, qk_norm::full_width));
+  f(attention_input_case(64, 48, 1, 1, 128));
 
   f(attention_case(1, 1, 1, 1, 2));
   f(attention_case(1, 5, 2, 1, 4));
@@ -565,6 +610,9 @@ void for_each_case(F&& f) {
   f(attention_case(1, 40, 2, 2, 128));
   f(attention_case(2, 64, 4, 4, 64, sight::documents));
   f(attention_case(2, 48, 2, 1, 7, sight::window, 12.0));
+  f(attention_case(1, 301, 4, 1, 24));
+  f(attention_case(1, 300, 2, 1, 24, sight::window));
+  f(attention_case(9, 150, 5, 1, 20, sight::documents));
 
   const auto softmax = score_function::softmax;
   const auto sigmoid = score_function::sigmoid;
@@ -627,7 +675,10 @@ void for_each_bench_case(F&& f) {
   f(linear_case(4096, 512, 512));
   f(linear_case(4096, 512, 64));
   f(linear_case(1, 512, 512));
-  f(rotary_case(4096, 4, 32));
+  f(attention_input_case(4096, 128, 4, 1, 24));
+  f(attention_input_case(4096, 256, 8, 2, 32));
+  f(attention_input_case(4096, 256, 8, 2, 32, qk_norm::per_head));
+  f(attention_case(8, 256, 4, 1, 24));
   f(attention_case(16, 256, 4, 2, 32));
   f(attention_case(16, 256, 8, 2, 16));
   f(attention_case(4, 1024, 8, 2, 64));

@@ -49,8 +49,8 @@ struct inference_memory {
 
 namespace detail {
 
-/// A layer's record for `positions` positions: the residual stream before and between the sublayers, both normed
-/// inputs with their root mean squares, query, key, value, attention output and its log-sum-exp, router scores and
+/// A layer's record for `positions` positions: the residual stream before and between the sublayers and the normed
+/// input of the second one, the root mean squares of both, query, key, value, attention output and its log-sum-exp, router scores and
 /// selected weights, gate and up of every selected expert.
 template <class Count>
 [[nodiscard]] constexpr activation_elements activation_elements_in(const spec& s, bool experts,
@@ -63,7 +63,7 @@ template <class Count>
   const Count key = latent ? query : Count(a.kv_heads) * a.head_dim;
   const Count value = latent ? heads * l.value_dim : key;
   const Count attended = latent ? value : query;
-  Count each = Count(4) * s.width + 2 + query + key + value + attended + heads;
+  Count each = Count(3) * s.width + 2 + query + key + value + attended + heads;
   if (latent) each += Count(l.kv_rank) + l.rope_dim + l.q_rank;
   if (!latent && a.norm != qk_norm::none)
     each += query + key + (a.norm == qk_norm::per_head ? Count(a.heads) + a.kv_heads : Count(2));

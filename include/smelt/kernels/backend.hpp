@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstdint>
 #include <smelt/core/view.hpp>
+#include <smelt/kernels/attention_input.hpp>
 #include <smelt/kernels/grouping.hpp>
 #include <smelt/kernels/shapes.hpp>
 #include <span>
@@ -57,7 +58,7 @@ concept Backend =
     requires(B& b, matrix_view<typename B::scalar> m, matrix_view<const typename B::scalar> c,
              std::span<typename B::scalar> s, std::span<const typename B::scalar> cs, std::span<const std::int32_t> ids,
              std::span<std::int32_t> out_ids, std::span<const std::uint8_t> mask, grouping_view<> group,
-             grouping_view<std::int32_t> out_group, std::span<const parameter_range> ranges, linear_shape linear, norm_shape norm, rotary_shape rotary,
+             grouping_view<std::int32_t> out_group, std::span<const parameter_range> ranges, linear_shape linear, norm_shape norm, attention_input_shape attention_input,
              attention_shape attention, router_shape router, experts_shape experts, head_shape head) {
       // out[T,H] = table[ids[t]];  dtable[V,H] += rows of dout[T,H]
       b.embed(c, ids, m);           // (table, ids, out)
@@ -74,9 +75,15 @@ concept Backend =
       b.linear_backward_input(linear, 1.0, c, c, m, true);  // (shape, scale, dy, w, dx, accumulate)
       b.linear_backward_weight(linear, 1.0, c, c, m);       // (shape, scale, x, dy, dw +=)
 
-      // rotates x[T, heads * d] in place by positions[T];  the backward pass rotates a gradient back
-      b.rotary(rotary, m, ids);           // (shape, x, positions)
-      b.rotary_backward(rotary, m, ids);  // (shape, dx, positions)
+      // query, key and value of RMSNorm(x), x[T,H], normed as the shape says and turned by positions[T]
+      b.attention_input(attention_input, c, attention_input_weights<const typename B::scalar>{}, ids,
+                        attention_input_saved<typename B::scalar>{},
+                        query_key_value<typename B::scalar>{});  // (shape, x, weights, positions, saved, out)
+      b.attention_input_backward(attention_input, c, attention_input_weights<const typename B::scalar>{}, ids,
+                                 attention_input_saved<const typename B::scalar>{},
+                                 query_key_value<const typename B::scalar>{}, m,
+                                 attention_input_weights<typename B::scalar>{});
+      // (shape, x, weights, positions, saved, dout, dx +=, dweights +=)
 
       // rows are whole sequences of `length`; query row t attends to key rows first[t] .. t of the flattened batch
       // (first carries sequence starts, document masks and windows); lse[T * heads] is saved

@@ -42,6 +42,36 @@ struct rotary_shape {
   friend constexpr bool operator==(const rotary_shape&, const rotary_shape&) = default;
 };
 
+/// What attention reads: the normed stream [T, width] projected to queries, keys and values, the first two of them normed
+/// as `norm` says and turned by their positions.
+struct attention_input_shape {
+  int width = 0;
+  int heads = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  qk_norm norm = qk_norm::none;
+  double eps = 1e-5;  ///< of all norms
+  int rotary_base = 10'000;
+  friend constexpr bool operator==(const attention_input_shape&, const attention_input_shape&) = default;
+};
+
+/// Width of all query heads together.
+[[nodiscard]] constexpr int query_width(const attention_input_shape& s) noexcept {
+  return s.heads * s.head_dim;
+}
+/// Width of all key (or value) heads together.
+[[nodiscard]] constexpr int kv_width(const attention_input_shape& s) noexcept {
+  return s.kv_heads * s.head_dim;
+}
+/// Width over which queries are normed.
+[[nodiscard]] constexpr int query_norm_width(const attention_input_shape& s) noexcept {
+  return s.norm == qk_norm::full_width ? query_width(s) : s.head_dim;
+}
+/// Width over which keys are normed.
+[[nodiscard]] constexpr int key_norm_width(const attention_input_shape& s) noexcept {
+  return s.norm == qk_norm::full_width ? kv_width(s) : s.head_dim;
+}
+
 /// Causal grouped-query attention; scores are scaled by 1 / sqrt(head_dim).
 struct attention_shape {
   int heads = 0;

@@ -66,6 +66,9 @@ template <class... Arguments>
 [[nodiscard]] inline double product_flop(const head_shape& s, const op_extent& e) {
   return 2.0 * static_cast<double>(e.rows) * s.width * s.vocab;
 }
+[[nodiscard]] inline double product_flop(const attention_input_shape& s, const op_extent& e) {
+  return 2.0 * static_cast<double>(e.rows) * s.width * (query_width(s) + 2 * kv_width(s));
+}
 [[nodiscard]] inline double product_flop(const attention_shape& s, const op_extent& e) {
   std::int64_t pairs = 0;
   for (std::size_t t = 0; t < e.first.size(); ++t) pairs += static_cast<std::int64_t>(t) - e.first[t] + 1;
@@ -83,8 +86,16 @@ template <class Shape, class... Arguments>
 template <class... Arguments>
 [[nodiscard]] double bytes_of(const Arguments&... arguments) {
   std::size_t bytes = 0;
-  const auto add = [&](const auto& a) {
-    if constexpr (IsMatrix<decltype(a)>) {
+  const auto add = [&](const auto& a, const auto& self) {
+    if constexpr (requires { a.query_norm; }) {
+      for (const auto& part : {a.norm, a.query_norm, a.key_norm}) self(part, self);
+      for (const auto& part : {a.query, a.key, a.value}) self(part, self);
+    } else if constexpr (requires { a.raw_query; }) {
+      for (const auto& part : {a.inv_rms, a.query_inv_rms, a.key_inv_rms}) self(part, self);
+      for (const auto& part : {a.raw_query, a.raw_key}) self(part, self);
+    } else if constexpr (requires { a.query; }) {
+      for (const auto& part : {a.query, a.key, a.value}) self(part, self);
+    } else if constexpr (IsMatrix<decltype(a)>) {
       bytes += static_cast<std::size_t>(a.size()) * sizeof(*a.data);
     } else if constexpr (std::ranges::contiguous_range<decltype(a)>) {
       bytes += std::ranges::size(a) * sizeof(*std::ranges::data(a));
@@ -92,7 +103,7 @@ template <class... Arguments>
       bytes += (a.offsets.size() + a.assignment.size() + a.row.size()) * sizeof(std::int32_t);
     }
   };
-  (add(arguments), ...);
+  (add(arguments, add), ...);
   return static_cast<double>(bytes);
 }
 
@@ -136,8 +147,8 @@ class timed {
   SMELT_TIMED_OP(add_linear, 1)
   SMELT_TIMED_OP(linear_backward_input, 1)
   SMELT_TIMED_OP(linear_backward_weight, 1)
-  SMELT_TIMED_OP(rotary, 0)
-  SMELT_TIMED_OP(rotary_backward, 0)
+  SMELT_TIMED_OP(attention_input, 1)
+  SMELT_TIMED_OP(attention_input_backward, 2)
   SMELT_TIMED_OP(attention, 1)
   SMELT_TIMED_OP(attention_backward, 2)
   SMELT_TIMED_OP(route, 0)

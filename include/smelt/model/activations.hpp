@@ -48,7 +48,6 @@ struct routing {
 template <class Scalar>
 struct layer_activations {
   matrix<Scalar> input;               ///< [tokens, H] residual stream before the layer
-  matrix<Scalar> attention_input;     ///< [tokens, H] after the norm
   std::vector<Scalar> attention_rms;  ///< [tokens] 1 / root mean square
   matrix<Scalar> raw_query, raw_key;  ///< before their norms; empty without QK-norm
   std::vector<Scalar> query_rms, key_rms;
@@ -64,7 +63,6 @@ struct layer_activations {
 
   layer_activations(const spec& s, int layer, std::int64_t tokens)
       : input(tokens, s.width),
-        attention_input(tokens, s.width),
         attention_rms(static_cast<std::size_t>(tokens)),
         query(tokens, query_width(s)),
         key(tokens, kv_width(s)),
@@ -77,8 +75,8 @@ struct layer_activations {
     if (s.attention.norm != qk_norm::none) {
       raw_query = matrix<Scalar>(tokens, query_width(s));
       raw_key = matrix<Scalar>(tokens, kv_width(s));
-      query_rms.resize(static_cast<std::size_t>(tokens * query_width(s) / shapes::query_norm(s).width));
-      key_rms.resize(static_cast<std::size_t>(tokens * kv_width(s) / shapes::key_norm(s).width));
+      query_rms.resize(static_cast<std::size_t>(tokens * query_width(s) / query_norm_width(shapes::attention_input(s))));
+      key_rms.resize(static_cast<std::size_t>(tokens * kv_width(s) / key_norm_width(shapes::attention_input(s))));
     }
     if (!has_experts(s, layer)) {
       gate = matrix<Scalar>(tokens, s.dense_hidden);

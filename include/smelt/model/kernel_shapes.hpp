@@ -21,26 +21,12 @@ namespace shapes {
 [[nodiscard]] constexpr norm_shape norm(const spec& s) noexcept {
   return {s.width, s.norm_eps};
 }
-[[nodiscard]] constexpr norm_shape query_norm(const spec& s) noexcept {
-  return {s.attention.norm == qk_norm::full_width ? query_width(s) : s.attention.head_dim, s.norm_eps};
-}
-[[nodiscard]] constexpr norm_shape key_norm(const spec& s) noexcept {
-  return {s.attention.norm == qk_norm::full_width ? kv_width(s) : s.attention.head_dim, s.norm_eps};
-}
-[[nodiscard]] constexpr linear_shape query(const spec& s) noexcept {
-  return {s.width, query_width(s)};
-}
-[[nodiscard]] constexpr linear_shape key_value(const spec& s) noexcept {
-  return {s.width, kv_width(s)};
+[[nodiscard]] constexpr attention_input_shape attention_input(const spec& s) noexcept {
+  const attention_spec& a = s.attention;
+  return {s.width, a.heads, a.kv_heads, a.head_dim, a.norm, s.norm_eps, a.rotary_base};
 }
 [[nodiscard]] constexpr linear_shape output(const spec& s) noexcept {
   return {query_width(s), s.width};
-}
-[[nodiscard]] constexpr rotary_shape query_rotary(const spec& s) noexcept {
-  return {s.attention.heads, s.attention.head_dim, s.attention.rotary_base};
-}
-[[nodiscard]] constexpr rotary_shape key_rotary(const spec& s) noexcept {
-  return {s.attention.kv_heads, s.attention.head_dim, s.attention.rotary_base};
 }
 [[nodiscard]] constexpr attention_shape attention(const spec& s) noexcept {
   return {s.attention.heads, s.attention.kv_heads, s.attention.head_dim};

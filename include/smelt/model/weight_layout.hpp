@@ -134,9 +134,9 @@ class weight_layout {
       case weight::value:
         return place(kv_width(s), width);
       case weight::query_norm:
-        return when(s.attention.norm != qk_norm::none, 1, shapes::query_norm(s).width);
+        return when(s.attention.norm != qk_norm::none, 1, query_norm_width(shapes::attention_input(s)));
       case weight::key_norm:
-        return when(s.attention.norm != qk_norm::none, 1, shapes::key_norm(s).width);
+        return when(s.attention.norm != qk_norm::none, 1, key_norm_width(shapes::attention_input(s)));
       case weight::output:
         return place(width, query_width(s));
       case weight::ffn_norm:

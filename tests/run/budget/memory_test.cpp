@@ -32,7 +32,7 @@ TEST_CASE("activations_of_layer counts the buffers of a layer's record") {
       layer_activations<float> a(s, layer, tokens);
       routing<float>& r = a.routed;
       const std::int64_t reals =
-          elements(a.input, a.attention_input, a.raw_query, a.raw_key, a.query, a.key, a.value, a.attended, a.middle,
+          elements(a.input, a.raw_query, a.raw_key, a.query, a.key, a.value, a.attended, a.middle,
                    a.ffn_input, r.scores, r.weights, a.gate, a.up, a.shared_gate, a.shared_up) +
           lengths(a.attention_rms, a.query_rms, a.key_rms, a.logsumexp, a.ffn_rms, r.logsumexp, r.load);
       const std::int64_t indices = lengths(r.ids, r.offsets, r.assignment, r.row);

@@ -158,8 +158,14 @@ TEMPLATE_TEST_CASE("every mismatch names the op, the argument, what is there and
   CHECK(message_of([&] { backend.rms_norm(smelt::norm_shape{.width = 4}, view(x, 3), gain, view(x, 3), rms); },
                    smelt::errc::mismatch) == "rms_norm: gain is [3], needs [4]");
   std::vector<std::int32_t> positions(4);
-  CHECK(message_of([&] { backend.rotary(smelt::rotary_shape{.heads = 1, .head_dim = 3}, view(x, 4), positions); },
-                   smelt::errc::invalid_argument) == "rotary: head_dim is 3, needs an even number");
+  const auto into_attention = [&](const smelt::attention_input_shape& shape) {
+    backend.attention_input(shape, view(x, 4), smelt::attention_input_weights<const scalar>{}, positions,
+                            smelt::attention_input_saved<scalar>{}, smelt::query_key_value<scalar>{});
+  };
+  CHECK(message_of([&] { into_attention({.width = 3, .heads = 1, .kv_heads = 1, .head_dim = 3}); },
+                   smelt::errc::invalid_argument) == "attention_input: head_dim is 3, needs an even number");
+  CHECK(message_of([&] { into_attention({.width = 3, .heads = 1, .kv_heads = 1, .head_dim = 2}); },
+                   smelt::errc::mismatch) == "attention_input: weights.norm is [0], needs [3]");
   const smelt::parameter_range overlapping[] = {{0, 4, true}, {3, 2, true}};
   CHECK(message_of([&] { backend.adamw({.step = 0}, overlapping, y, y, y, y); }, smelt::errc::invalid_argument) ==
         "adamw: step is 0, needs at least 1");

@@ -16,7 +16,7 @@ activation_elements elements_of(const layer_activations<float>& a) {
   const auto& r = a.routed;
   std::size_t reals = 0;
   for (const matrix<float>* m :
-       {&a.input, &a.attention_input, &a.raw_query, &a.raw_key, &a.query, &a.key, &a.value, &a.attended, &a.middle,
+       {&a.input, &a.raw_query, &a.raw_key, &a.query, &a.key, &a.value, &a.attended, &a.middle,
         &a.ffn_input, &r.scores, &r.weights, &a.gate, &a.up, &a.shared_gate, &a.shared_up})
     reals += m->span().size();
   for (const std::vector<float>* v :

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <smelt/core/view.hpp>
+#include <smelt/kernels/attention_input.hpp>
 #include <smelt/kernels/backend.hpp>
 #include <smelt/kernels/cpu/context.hpp>
 #include <smelt/kernels/cpu/default_executor.hpp>
@@ -155,14 +156,18 @@ class cpu {
     SMELT_RUN_PRODUCT(linear_backward_weight, context_, shape, scale, x, dy, dw);
   }
 
-  template <ShapeOf<rotary_shape> Shape>
-  void rotary(Shape shape, matrix x, indices positions) {
-    SMELT_RUN(rotary, context_, shape, x, positions);
+  template <ShapeOf<attention_input_shape> Shape>
+  void attention_input(Shape shape, const_matrix x, const attention_input_weights<const float>& w, indices positions,
+                       const attention_input_saved<float>& saved, const query_key_value<float>& out) {
+    SMELT_RUN_PRODUCT(attention_input, context_, shape, x, w, positions, saved, out);
   }
 
-  template <ShapeOf<rotary_shape> Shape>
-  void rotary_backward(Shape shape, matrix dx, indices positions) {
-    SMELT_RUN(rotary_backward, context_, shape, dx, positions);
+  template <ShapeOf<attention_input_shape> Shape>
+  void attention_input_backward(Shape shape, const_matrix x, const attention_input_weights<const float>& w,
+                                indices positions, const attention_input_saved<const float>& saved,
+                                const query_key_value<const float>& dout, matrix dx,
+                                const attention_input_weights<float>& dw) {
+    SMELT_RUN_PRODUCT(attention_input_backward, context_, shape, x, w, positions, saved, dout, dx, dw);
   }
 
   template <ShapeOf<attention_shape> Shape>

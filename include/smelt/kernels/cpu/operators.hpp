@@ -13,6 +13,7 @@
 #include <smelt/core/element.hpp>
 #include <smelt/core/error.hpp>
 #include <smelt/core/view.hpp>
+#include <smelt/kernels/attention_input.hpp>
 #include <smelt/kernels/backend.hpp>
 #include <smelt/kernels/check.hpp>
 #include <smelt/kernels/cpu/arena.hpp>
@@ -24,6 +25,7 @@
 #include <smelt/kernels/policy/cpu_tasks.hpp>
 #include <smelt/kernels/reference/adamw.hpp>
 #include <smelt/kernels/reference/attention.hpp>
+#include <smelt/kernels/reference/attention_input.hpp>
 #include <smelt/kernels/reference/cross_entropy.hpp>
 #include <smelt/kernels/reference/experts.hpp>
 #include <smelt/kernels/reference/route.hpp>

@@ -41,6 +41,9 @@ inline constexpr std::int64_t expert_pieces = 8;
 /// of 48.
 inline constexpr std::int64_t gradient_depth = 256;
 
+/// Tokens of one task on the way into attention and back: their normed inputs, projections and gradients stay in the
+/// second-level cache. A multiple of every register tile's rows.
+inline constexpr std::int64_t attention_input_rows = 96;
 /// Keys whose scores for a panel of queries exist at once: with 32 queries, 16 KiB of a first-level cache of 48.
 inline constexpr std::int64_t attention_keys = 128;
 /// Tasks that a batch with fewer sequences and KV heads is cut into.

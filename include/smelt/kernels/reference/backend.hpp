@@ -8,6 +8,7 @@
 #include <smelt/kernels/grouping.hpp>
 #include <smelt/kernels/reference/adamw.hpp>
 #include <smelt/kernels/reference/attention.hpp>
+#include <smelt/kernels/reference/attention_input.hpp>
 #include <smelt/kernels/reference/cross_entropy.hpp>
 #include <smelt/kernels/reference/embed.hpp>
 #include <smelt/kernels/reference/experts.hpp>
@@ -15,7 +16,6 @@
 #include <smelt/kernels/reference/linear.hpp>
 #include <smelt/kernels/reference/norm.hpp>
 #include <smelt/kernels/reference/rms_norm.hpp>
-#include <smelt/kernels/reference/rotary.hpp>
 #include <smelt/kernels/reference/route.hpp>
 #include <smelt/kernels/reference/scaled.hpp>
 #include <smelt/kernels/shapes.hpp>
@@ -81,14 +81,18 @@ struct reference {
     reference_ops::linear_backward_weight<Scalar>(shape, scale, x, dy, dw);
   }
 
-  template <ShapeOf<rotary_shape> Shape>
-  void rotary(Shape shape, matrix x, indices positions) const {
-    reference_ops::rotary<Scalar>(shape, x, positions);
+  template <ShapeOf<attention_input_shape> Shape>
+  void attention_input(Shape shape, const_matrix x, const attention_input_weights<const Scalar>& w, indices positions,
+                       const attention_input_saved<Scalar>& saved, const query_key_value<Scalar>& out) const {
+    reference_ops::attention_input<Scalar>(shape, x, w, positions, saved, out);
   }
 
-  template <ShapeOf<rotary_shape> Shape>
-  void rotary_backward(Shape shape, matrix dx, indices positions) const {
-    reference_ops::rotary_backward<Scalar>(shape, dx, positions);
+  template <ShapeOf<attention_input_shape> Shape>
+  void attention_input_backward(Shape shape, const_matrix x, const attention_input_weights<const Scalar>& w,
+                                indices positions, const attention_input_saved<const Scalar>& saved,
+                                const query_key_value<const Scalar>& dout, matrix dx,
+                                const attention_input_weights<Scalar>& dw) const {
+    reference_ops::attention_input_backward<Scalar>(shape, x, w, positions, saved, dout, dx, dw);
   }
 
   template <ShapeOf<attention_shape> Shape>

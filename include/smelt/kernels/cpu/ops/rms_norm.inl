@@ -2,10 +2,58 @@
 
 namespace smelt::cpu_ops::SMELT_SET {
 
+namespace detail {
+
+// One row: y = x * inv_rms * gain. Returns inv_rms.
+[[gnu::always_inline]] inline float norm_row(const float* x, const float* gain, std::int64_t width, float eps,
+                                             float* y) noexcept {
+  const float scale = 1.0F / std::sqrt(dot(x, x, width) / static_cast<float>(width) + eps);
+  for_vectors(width, [&](auto get, auto put) { put(y, get(x) * scale * get(gain)); });
+  return scale;
+}
+
+// One row's gradients: dgain += and, from dy, dx, to which `before` is added unless it is null. dx may be dy or before.
+[[gnu::always_inline]] inline void norm_row_backward(const float* x, const float* gain, float inv_rms,
+                                                     std::int64_t width, const float* dy, const float* before,
+                                                     float* dx, float* dgain) noexcept {
+  floats projections[2] = {};
+  std::int64_t i = 0;
+  for (; i + 2 * lanes <= width; i += 2 * lanes) {
+    for (std::int64_t j = 0; j < 2; ++j) {
+      const std::int64_t at = i + j * lanes;
+      projections[j] += load(gain + at) * load(dy + at) * load(x + at);
+    }
+  }
+  for_vectors(width - i, [&](auto get, auto) { projections[0] += get(gain + i) * get(dy + i) * get(x + i); });
+  const float projection = sum_lanes(projections[0] + projections[1]) * inv_rms * inv_rms / static_cast<float>(width);
+  const auto pull_back = [&](auto get, auto put, auto base) {
+    const floats pull = get(dy);
+    const floats value = get(x);
+    put(dgain, get(dgain) + pull * (value * inv_rms));
+    put(dx, base(get) + inv_rms * (get(gain) * pull - value * projection));
+  };
+  if (before != nullptr) {
+    for_vectors(width, [&](auto get, auto put) { pull_back(get, put, [&](auto from) { return from(before); }); });
+  } else {
+    for_vectors(width, [&](auto get, auto put) { pull_back(get, put, [](auto) { return floats{}; }); });
+  }
+}
+
+// to[size] += the sums of `count` tasks, one after the other.
+inline void add_sums(const float* sums, std::int64_t count, std::int64_t stride, std::int64_t size,
+                     float* to) noexcept {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float* from = sums + i * stride;
+    for_vectors(size, [&](auto get, auto put) { put(to, get(to) + get(from)); });
+  }
+}
+
+}  // namespace detail
+
 /// y[T,H] = x * inv_rms * gain[H], with inv_rms[T] saved for the backward pass.
 template <ShapeOf<norm_shape> Shape>
-void rms_norm(context& c, Shape shape, matrix_view<const float> x, std::span<const float> gain,
-              matrix_view<float> y, std::span<float> inv_rms) {
+void rms_norm(context& c, Shape shape, matrix_view<const float> x, std::span<const float> gain, matrix_view<float> y,
+              std::span<float> inv_rms) {
   const norm_shape s = shape;
   const std::int64_t width = s.width;
   check_at_least("rms_norm", "width", width, 1);
@@ -16,12 +64,8 @@ void rms_norm(context& c, Shape shape, matrix_view<const float> x, std::span<con
   const std::int64_t rows = (std::max)(policy::row_elements / width, std::int64_t{1});
   c.for_chunks(x.rows, rows, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t t = first; t < last; ++t) {
-      const float* from = x.data + t * width;
-      float* to = y.data + t * width;
-      const float squares = dot(from, from, width);
-      const float scale = 1.0F / std::sqrt(squares / static_cast<float>(width) + static_cast<float>(s.eps));
-      inv_rms[t] = scale;
-      for_vectors(width, [&](auto get, auto put) { put(to, get(from) * scale * get(gain.data())); });
+      inv_rms[t] =
+          detail::norm_row(x.data + t * width, gain.data(), width, static_cast<float>(s.eps), y.data + t * width);
     }
   });
 }
@@ -47,25 +91,11 @@ void rms_norm_backward(context& c, Shape shape, matrix_view<const float> x, std:
     float* sums = partial.data() + first / rows * width;
     std::fill_n(sums, width, 0.0F);
     for (std::int64_t t = first; t < last; ++t) {
-      const float* xs = x.data + t * width;
-      const float* dys = dy.data + t * width;
-      float* dxs = dx.data + t * width;
-      const float scale = inv_rms[t];
-      floats projections = {};
-      for_vectors(width, [&](auto get, auto) { projections += get(gain.data()) * get(dys) * get(xs); });
-      const float projection = sum_lanes(projections) * scale * scale / static_cast<float>(width);
-      for_vectors(width, [&](auto get, auto put) {
-        const floats pull = get(dys);
-        const floats value = get(xs);
-        put(sums, get(sums) + pull * (value * scale));
-        put(dxs, get(dxs) + scale * (get(gain.data()) * pull - value * projection));
-      });
+      float* to = dx.data + t * width;
+      detail::norm_row_backward(x.data + t * width, gain.data(), inv_rms[t], width, dy.data + t * width, to, to, sums);
     }
   });
-  for (std::int64_t i = 0; i < tasks; ++i) {
-    const float* sums = partial.data() + i * width;
-    for_vectors(width, [&](auto get, auto put) { put(dgain.data(), get(dgain.data()) + get(sums)); });
-  }
+  detail::add_sums(partial.data(), tasks, width, width, dgain.data());
 }
 
 }  // namespace smelt::cpu_ops::SMELT_SET
