@@ -1,7 +1,8 @@
-# Which parallel backend does smelt::smelt use? oneTBB when SMELT_TBB is ON, or AUTO and it is found; threads otherwise.
+# Which parallel backends does smelt::smelt have? Threads always; oneTBB beside them when SMELT_TBB is AUTO and it is
+# found; with ON oneTBB is there and the default.
 # Included by the source tree and by the installed package, so both answer alike.
 
-set(SMELT_TBB "AUTO" CACHE STRING "Use oneTBB: AUTO (when found), ON (required), OFF (std::jthread)")
+set(SMELT_TBB "AUTO" CACHE STRING "oneTBB: AUTO (there when found), ON (required, and the default executor), OFF")
 set_property(CACHE SMELT_TBB PROPERTY STRINGS AUTO ON OFF)
 
 # smelt_choose_tbb(<result>): sets <result> to whether TBB::tbb is to be used, and <result>_missing to a sentence when

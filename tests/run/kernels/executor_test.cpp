@@ -2,21 +2,28 @@
 #include "catch.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <smelt/core/error.hpp>
-#include <smelt/kernels/cpu/default_executor.hpp>
 #include <smelt/kernels/cpu/serial_executor.hpp>
+#include <smelt/kernels/cpu/tbb_executor.hpp>
 #include <smelt/kernels/cpu/threads_executor.hpp>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-TEMPLATE_TEST_CASE("an executor runs every task exactly once", "[executor]", smelt::serial_executor,
-                   smelt::threads_executor, smelt::cpu_default_executor) {
+#if defined(SMELT_TBB_EXECUTOR)
+#define SMELT_EXECUTORS smelt::serial_executor, smelt::threads_executor, smelt::tbb_executor
+#else
+#define SMELT_EXECUTORS smelt::serial_executor, smelt::threads_executor
+#endif
+
+TEMPLATE_TEST_CASE("an executor runs every task exactly once", "[executor]", SMELT_EXECUTORS) {
   constexpr int most = std::is_same_v<TestType, smelt::serial_executor> ? 1 : 9;
   for (int threads = 1; threads <= most; ++threads) {
     TestType executor(threads);
@@ -30,8 +37,7 @@ TEMPLATE_TEST_CASE("an executor runs every task exactly once", "[executor]", sme
   }
 }
 
-TEMPLATE_TEST_CASE("an exception comes out of an executor, which stays usable", "[executor]", smelt::serial_executor,
-                   smelt::threads_executor, smelt::cpu_default_executor) {
+TEMPLATE_TEST_CASE("an exception comes out of an executor, which stays usable", "[executor]", SMELT_EXECUTORS) {
   TestType executor(std::is_same_v<TestType, smelt::serial_executor> ? 1 : 4);
   for (int round = 0; round < 50; ++round) {
     CHECK_THROWS_AS(executor.for_each(100,
@@ -45,8 +51,7 @@ TEMPLATE_TEST_CASE("an exception comes out of an executor, which stays usable", 
   }
 }
 
-TEMPLATE_TEST_CASE("an executor refuses fewer threads than one", "[executor]", smelt::serial_executor,
-                   smelt::threads_executor, smelt::cpu_default_executor) {
+TEMPLATE_TEST_CASE("an executor refuses fewer threads than one", "[executor]", SMELT_EXECUTORS) {
   for (const int threads : {0, -3}) {
     try {
       const TestType executor(threads);
@@ -72,5 +77,48 @@ TEST_CASE("threads that come and go at once do not hang", "[executor]") {
     std::atomic<int> runs = 0;
     if (round % 2 == 0) executor.for_each(3, [&](std::int64_t) { ++runs; });
     CHECK(runs == (round % 2 == 0 ? 3 : 0));
+  }
+}
+
+TEST_CASE("a pool of threads takes batches up again after it has slept, and uneven tasks", "[executor]") {
+  smelt::threads_executor executor(3);
+  for (int round = 0; round < 20; ++round) {
+    // Longer than threads watch for work.
+    if (round % 5 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::atomic<std::int64_t> sum = 0;
+    executor.for_each(101, [&](std::int64_t i) {
+      if (i % 50 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
+      sum += i;
+    });
+    REQUIRE(sum == 5050);
+  }
+}
+
+TEST_CASE("a batch does not wait for threads that have not begun", "[executor]") {
+  // Far more threads than cores: most of them sleep or wait for a core while the caller does their tasks.
+  smelt::threads_executor executor(64);
+  std::int64_t batches = 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+  while (std::chrono::steady_clock::now() < end) {
+    std::atomic<int> runs = 0;
+    executor.for_each(64, [&](std::int64_t) { ++runs; });
+    REQUIRE(runs == 64);
+    ++batches;
+  }
+  CHECK(batches > 20);
+}
+
+TEST_CASE("exceptions from several tasks at once are one exception, and no task is counted twice", "[executor]") {
+  smelt::threads_executor executor(4);
+  for (int round = 0; round < 200; ++round) {
+    std::atomic<int> runs = 0;
+    CHECK_THROWS_AS(executor.for_each(40,
+                                      [&](std::int64_t) {
+                                        ++runs;
+                                        throw std::runtime_error("task");
+                                      }),
+                    std::runtime_error);
+    CHECK(runs >= 1);
+    CHECK(runs <= 4);
   }
 }

@@ -9,8 +9,8 @@
 #include <fstream>
 #include <iterator>
 #include <smelt/kernels/cpu/backend.hpp>
-#include <smelt/kernels/cpu/default_executor.hpp>
 #include <smelt/kernels/cpu/serial_executor.hpp>
+#include <smelt/kernels/cpu/tbb_executor.hpp>
 #include <smelt/kernels/cpu/threads_executor.hpp>
 #include <string>
 #include <vector>
@@ -91,7 +91,9 @@ TEST_CASE("fifty steps give the same bits with 1, 2, 3 and 7 threads", "[train][
     INFO(threads << " threads");
     CHECK((run_with(threads_executor(threads), data, 50) == expected));
   }
-  CHECK((run_with(cpu_default_executor(3), data, 50) == expected));
+#if defined(SMELT_TBB_EXECUTOR)
+  CHECK((run_with(tbb_executor(3), data, 50) == expected));
+#endif
 }
 
 TEST_CASE("ten steps, a resume and ten more are twenty steps, to the last byte of the files", "[train]") {

@@ -1,7 +1,10 @@
 // Who runs the tasks of an op, without a library for it? The caller and a pool of std::jthreads.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -12,10 +15,21 @@
 #include <thread>
 #include <vector>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
 namespace smelt {
 
 /// A pool of threads - 1 jthreads beside the caller, who takes part. One batch of tasks runs at a time; tasks must not
 /// start tasks.
+///
+/// Every thread begins with a share of the tasks that is its own, so that a row of a matrix stays in the cache of one
+/// core from op to op, and then takes from the others. Nobody waits for a thread that has not begun: on a loaded
+/// machine the caller does it all. Between batches threads watch for the next one for a moment before they sleep.
 class threads_executor {
  public:
   /// Throws invalid_argument unless `threads` is at least 1.
@@ -27,13 +41,13 @@ class threads_executor {
   }
 
   /// Tasks that may run at once.
-  [[nodiscard]] int threads() const noexcept { return static_cast<int>(pool_->workers.size()) + 1; }
+  [[nodiscard]] int threads() const noexcept { return pool_->count; }
 
   /// Runs f(i) once for every i of [0, n), in any order. When a task throws, no new ones start, and one of the
   /// exceptions comes out.
   template <class F>
   void for_each(std::int64_t n, F&& f) {
-    if (n <= 1 || pool_->workers.empty()) {
+    if (n <= 1 || pool_->count == 1) {
       for (std::int64_t i = 0; i < n; ++i) f(i);
       return;
     }
@@ -46,11 +60,96 @@ class threads_executor {
  private:
   using task_function = void (*)(void*, std::int64_t);
 
+  /// How long a thread watches before it sleeps. Longer than the serial code between two ops of a step takes (a few
+  /// microseconds, and 30 where it fills the next batch), shorter than anybody else would notice.
+  static constexpr std::chrono::microseconds patience{60};
+
+  /// Cores that this process may use now.
+  [[nodiscard]] static int usable_cores() noexcept {
+#if defined(__linux__)
+    cpu_set_t set;
+    if (::sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+#endif
+    return static_cast<int>(std::thread::hardware_concurrency());
+  }
+
+  /// Puts the calling thread on the core that comes `distance` after core `from` among those it may use, once: from
+  /// then on the system may move it. Left alone, some systems start a thread beside its parent and leave it there.
+  static void start_on(int from, int distance) noexcept {
+#if defined(__linux__)
+    cpu_set_t all;
+    if (::sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < 2) return;
+    int core = from >= 0 && from < CPU_SETSIZE ? from : 0;
+    for (distance %= CPU_COUNT(&all); distance > 0;) {
+      core = (core + 1) % CPU_SETSIZE;
+      if (CPU_ISSET(core, &all)) --distance;
+    }
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    if (::sched_setaffinity(0, sizeof one, &one) == 0) ::sched_setaffinity(0, sizeof all, &all);
+#else
+    static_cast<void>(from);
+    static_cast<void>(distance);
+#endif
+  }
+
+  static void relax() noexcept {
+#if defined(__x86_64__)
+    _mm_pause();
+#elif defined(__aarch64__)
+    asm volatile("isb");
+#endif
+  }
+
+  /// Returns once `value` is not `old`: after a moment of watching, when there is a core for it, the thread sleeps.
+  template <class T>
+  static void wait_while(const std::atomic<T>& value, T old, bool watch) noexcept {
+    if (watch) {
+      const auto end = std::chrono::steady_clock::now() + patience;
+      do {
+        for (int i = 0; i < 16; ++i) {
+          if (value.load(std::memory_order_acquire) != old) return;
+          relax();
+        }
+      } while (std::chrono::steady_clock::now() < end);
+    }
+    value.wait(old, std::memory_order_acquire);
+  }
+
+  /// The tasks that a thread begins with: [end - left, end), taken from the front by anybody.
+  struct alignas(64) share {
+    std::atomic<std::int64_t> left{0};
+    std::int64_t end = 0;
+
+    /// A task that is the caller's alone to run, or -1.
+    [[nodiscard]] std::int64_t take() noexcept {
+      std::int64_t rest = left.load(std::memory_order_acquire);
+      while (rest > 0 &&
+             !left.compare_exchange_weak(rest, rest - 1, std::memory_order_acq_rel, std::memory_order_acquire)) {
+      }
+      // Whoever holds a task holds up the next batch, which alone moves the end.
+      return rest > 0 ? end - rest : -1;
+    }
+  };
+
   struct pool {
-    explicit pool(int threads) {
+    explicit pool(int threads)
+        : count(threads),
+          watch(threads <= usable_cores()),
+          shares(std::make_unique<share[]>(static_cast<std::size_t>(threads))) {
+#if defined(__linux__)
+      const int core = ::sched_getcpu();
+#else
+      const int core = 0;
+#endif
       workers.reserve(static_cast<std::size_t>(threads - 1));
       try {
-        for (int i = 1; i < threads; ++i) workers.emplace_back([this](const std::stop_token& stop) { work(stop); });
+        for (int i = 1; i < threads; ++i)
+          workers.emplace_back([this, i, core](const std::stop_token& stop) {
+            start_on(core, i);
+            work(stop, i);
+          });
       } catch (...) {
         release();
         throw;
@@ -67,55 +166,68 @@ class threads_executor {
       workers.clear();  // joins
     }
 
-    void run(std::int64_t count, task_function run_task, void* task_body) {
+    void run(std::int64_t n, task_function run_task, void* task_body) {
       function = run_task;
       body = task_body;
-      size = count;
-      next.store(0, std::memory_order_relaxed);
+      size = n;
       failure = nullptr;
-      busy.store(static_cast<int>(workers.size()), std::memory_order_relaxed);
+      finished.store(0, std::memory_order_relaxed);
+      for (int i = 0; i < count; ++i) {
+        shares[i].end = n * (i + 1) / count;
+        shares[i].left.store(shares[i].end - n * i / count, std::memory_order_release);
+      }
       generation.fetch_add(1, std::memory_order_release);
       generation.notify_all();
-      take_tasks();
-      for (int left = busy.load(std::memory_order_acquire); left != 0; left = busy.load(std::memory_order_acquire)) {
-        busy.wait(left, std::memory_order_acquire);
+      take_tasks(0);
+      for (std::int64_t done = finished.load(std::memory_order_acquire); done != n;
+           done = finished.load(std::memory_order_acquire)) {
+        wait_while(finished, done, watch);
       }
       if (failure) std::rethrow_exception(failure);
     }
 
-    void work(const std::stop_token& stop) {
+    void work(const std::stop_token& stop, int self) {
       // The first batch may have started before this thread did, so the count starts at the pool's own beginning.
-      for (std::uint64_t seen = 0;; ++seen) {
-        generation.wait(seen, std::memory_order_acquire);
+      for (std::uint32_t seen = 0;;) {
+        wait_while(generation, seen, watch);
+        seen = generation.load(std::memory_order_acquire);  // before looking at what came with it
         if (stop.stop_requested()) return;
-        take_tasks();
-        if (busy.fetch_sub(1, std::memory_order_acq_rel) == 1) busy.notify_all();
+        take_tasks(self);
       }
     }
 
-    void take_tasks() noexcept {
-      for (std::int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < size;
-           i = next.fetch_add(1, std::memory_order_relaxed)) {
-        try {
-          function(body, i);
-        } catch (...) {
-          const std::scoped_lock lock(failure_mutex);
-          if (!failure) failure = std::current_exception();
-          next.store(size, std::memory_order_relaxed);
+    void take_tasks(int self) noexcept {
+      std::int64_t ran = 0;
+      for (int i = 0; i < count; ++i) {
+        share& from = shares[(self + i) % count];
+        for (std::int64_t task = from.take(); task >= 0; task = from.take()) {
+          ++ran;
+          try {
+            function(body, task);
+          } catch (...) {
+            const std::scoped_lock lock(failure_mutex);
+            if (!failure) failure = std::current_exception();
+            for (int j = 0; j < count; ++j) ran += shares[j].left.exchange(0, std::memory_order_acq_rel);
+          }
         }
       }
+      if (ran == 0) return;
+      const std::int64_t all = size;  // until `finished` says so, this batch is the one that runs
+      if (finished.fetch_add(ran, std::memory_order_acq_rel) + ran == all) finished.notify_all();
     }
 
+    const int count;
+    const bool watch;  // whether every thread has a core to watch on
     std::mutex batch_mutex;
     std::mutex failure_mutex;
     std::exception_ptr failure;
     task_function function = nullptr;
     void* body = nullptr;
     std::int64_t size = 0;
-    std::atomic<std::int64_t> next{0};
-    std::atomic<int> busy{0};
-    std::atomic<std::uint64_t> generation{0};
-    std::vector<std::jthread> workers;  // last: they use all of the above
+    const std::unique_ptr<share[]> shares;
+    alignas(64) std::atomic<std::int64_t> finished{0};
+    alignas(64) std::atomic<std::uint32_t> generation{0};  // 32 bits are what the system can wait on
+    std::vector<std::jthread> workers;                     // last: they use all of the above
   };
 
   std::unique_ptr<pool> pool_;  // threads keep its address when the executor moves
