@@ -296,6 +296,11 @@ struct activate_backward {
   float* activation;  // [rows, padded hidden]
   float* dots;        // [rows, lanes]
 
+  [[gnu::always_inline]] void prefetch(std::int64_t row, std::int64_t col) const noexcept {
+    prefetch_panel(gate + row * hidden + col);
+    prefetch_panel(up + row * hidden + col);
+  }
+
   template <int Vectors>
   [[gnu::always_inline]] void operator()(std::int64_t row, std::int64_t col, std::int64_t,
                                          const floats (&sums)[Vectors]) const noexcept {

@@ -109,11 +109,11 @@ template <class Element>
 [[nodiscard]] inline floats make_words(floats first, [[maybe_unused]] floats second) noexcept {
 #if SMELT_BF16
   if constexpr (std::is_same_v<Element, bf16>) {
-    using halves = std::uint16_t __attribute__((vector_size(lanes * 2)));
-    using whole = std::uint32_t __attribute__((vector_size(lanes * 4)));
-    const whole low = __builtin_convertvector((halves)_mm512_cvtneps_pbh((__m512)first), whole);
-    const whole high = __builtin_convertvector((halves)_mm512_cvtneps_pbh((__m512)second), whole);
-    return (floats)(low | high << 16);
+    using halves = std::int16_t __attribute__((vector_size(lanes * 4)));
+    constexpr halves alternate = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                  8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    const __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first);
+    return (floats)_mm512_maskz_permutexvar_epi16(0xFFFFFFFF, (__m512i)alternate, both);
   } else {
     return first;
   }
@@ -259,6 +259,11 @@ template <int Vectors, class Each>
   }
 }
 
+/// Brings near as many floats as a panel has columns; they need not be there.
+[[gnu::always_inline]] inline void prefetch_panel(const float* at) noexcept {
+  for (std::int64_t i = 0; i < panel_width; i += 16) __builtin_prefetch(at + i, 0, 3);
+}
+
 /// An epilogue: to = scale * sum, plus `from` where there is one. `to` and `from` may be the same.
 struct affine {
   float* to = nullptr;
@@ -266,6 +271,11 @@ struct affine {
   float scale = 1;
   const float* from = nullptr;
   std::int64_t from_stride = 0;
+
+  /// Brings near what is added to.
+  [[gnu::always_inline]] void prefetch(std::int64_t row, std::int64_t col) const noexcept {
+    if (from != nullptr) prefetch_panel(from + row * from_stride + col);
+  }
 
   /// Columns [col, col + cols) of a row, of which whole vectors of sums are given.
   template <int Vectors>
@@ -323,6 +333,14 @@ template <int Rows, int Panels, int Vectors, class Left, class Epilogue>
   }
   const std::int64_t depth = p.depth;
   const Epilogue epilogue = p.epilogue;  // a copy of this tile's own, which no store can change
+  // What the epilogue will touch comes while the sums are made.
+  if constexpr (requires { epilogue.prefetch(row, col); }) {
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 4
+      for (int j = 0; j < Panels; ++j) epilogue.prefetch(row + i, col + j * panel_width);
+    }
+  }
 #pragma GCC unroll 4
   for (std::int64_t k = 0; k < depth; ++k) {
     floats b[Panels][Vectors];
