@@ -211,33 +211,88 @@ template <class Element>
   return {m.data + first * m.stride, m.stride};
 }
 
-// The panel's rows of q, times `scale`, one after the other: [panel_width, d], the padding zero.
-inline void gather_rows(const query_panel& panel, matrix_view<const float> q, std::int64_t d, float scale, float* to) {
-  for (std::int64_t i = 0; i < panel.count; ++i, to += d) {
-    const float* from = q.data + panel.place(i, q.cols, d);
-    for_vectors(d, [&](auto get, auto put) { put(to, get(from) * scale); });
-  }
-  std::fill_n(to, (panel_width - panel.count) * d, 0.0F);
+// One of `lanes` steps that transpose a square of vectors: exchanges the lanes that differ in the bit `Step`.
+template <std::int64_t Step, std::size_t... Lane>
+[[gnu::always_inline]] inline void exchange(floats& low, floats& high, std::index_sequence<Lane...>) noexcept {
+  constexpr auto of_low = [](std::size_t lane) { return (lane & Step) == 0 ? lane : lane - Step + lanes; };
+  constexpr auto of_high = [](std::size_t lane) { return (lane & Step) == 0 ? lane + Step : lane + lanes; };
+  const floats first = low;
+  low = __builtin_shufflevector(first, high, of_low(Lane)...);
+  high = __builtin_shufflevector(first, high, of_high(Lane)...);
 }
 
-// Writes the panel's rows of `to` from columns [d, panel_width], times the factors of the lanes. `rows` is memory for
-// packed_size<float>(panel_width, d) elements.
-inline void scatter_columns(const query_panel& panel, float* columns, std::int64_t d,
-                            const floats (&factor)[panel_vectors], float* rows, matrix_view<float> to) {
-  for (std::int64_t k = 0; k < d; ++k) {
+// Transposes a square: lane j of vector i becomes lane i of vector j.
+template <std::int64_t Step = 1>
+[[gnu::always_inline]] inline void transpose_square(floats (&square)[lanes]) noexcept {
+#pragma GCC unroll 16
+  for (std::int64_t i = 0; i < lanes; ++i) {
+    if ((i & Step) == 0) exchange<Step>(square[i], square[i + Step], std::make_index_sequence<lanes>());
+  }
+  if constexpr (2 * Step < lanes) transpose_square<2 * Step>(square);
+}
+
+// The first `lanes` words of a row of `left` > 0 floats, and zeros.
+template <class Element>
+[[nodiscard, gnu::always_inline]] inline floats row_words(const float* from, std::int64_t left, float scale) noexcept {
+  const floats low = (left >= lanes ? load(from) : load_partial(from, left)) * scale;
+#if SMELT_BF16
+  if constexpr (std::is_same_v<Element, bf16>) {
+    floats high = {};
+    if (left > lanes) high = left >= 2 * lanes ? load(from + lanes) : load_partial(from + lanes, left - lanes);
+    return (floats)_mm512_cvtne2ps_pbh((__m512)(high * scale), (__m512)low);
+  }
+#endif
+  return low;
+}
+
+// Packs the panel's rows of q, times `scale`, as the columns of a right operand [d, panel_width], the padding zero.
+template <class Element>
+void pack_queries(const query_panel& panel, matrix_view<const float> q, std::int64_t d, float scale, Element* packed) {
+  const std::int64_t depth_words = words<Element>(d);
+  for (std::int64_t first = 0; first < depth_words; first += lanes) {
+    const std::int64_t col = first * word_depth<Element>;
     for (std::int64_t v = 0; v < panel_vectors; ++v) {
-      float* at = columns + k * panel_width + v * lanes;
-      store(at, load(at) * factor[v]);
+      floats square[lanes];
+      for (std::int64_t i = 0; i < lanes; ++i) {
+        const std::int64_t row = v * lanes + i;
+        square[i] = row < panel.count ? row_words<Element>(q.data + panel.place(row, q.cols, d) + col, d - col, scale)
+                                      : floats{};
+      }
+      transpose_square(square);
+      const std::int64_t count = (std::min)(lanes, depth_words - first);
+      for (std::int64_t i = 0; i < count; ++i) put_words(packed, (first + i) * panel_width + v * lanes, square[i]);
     }
   }
-  pack_columns<float>(columns, panel_width, panel_width, d, 0, panel_count(d), rows);
-  for (std::int64_t first = 0; first < d; first += panel_width) {
-    const std::int64_t width = width_of_panel(first, d);
-    const std::int64_t cols = (std::min)(width, d - first);
-    for (std::int64_t i = 0; i < panel.count; ++i) {
-      const float* from = rows + first * panel_width + i * width;
-      float* target = to.data + panel.place(i, to.cols, d) + first;
-      for_vectors(cols, [&](auto get, auto put) { put(target, get(from)); });
+}
+
+// Packs the panel's rows of q as a right operand [panel_width, d], the padding zero: `zeros` are d of them.
+template <class Element>
+void pack_query_rows(const query_panel& panel, matrix_view<const float> q, std::int64_t d, const float* zeros,
+                     Element* packed) {
+  pack_rows<Element>([&](std::int64_t i) { return i < panel.count ? q.data + panel.place(i, q.cols, d) : zeros; },
+                     panel_width, d, 0, panel_count(d), packed);
+}
+
+// Writes the panel's rows of `to` from columns [d, panel_width], times the factors of the lanes.
+inline void scatter_columns(const query_panel& panel, const float* columns, std::int64_t d,
+                            const floats (&factor)[panel_vectors], matrix_view<float> to) {
+  for (std::int64_t col = 0; col < d; col += lanes) {
+    const std::int64_t left = d - col;
+    for (std::int64_t v = 0; v < panel_vectors; ++v) {
+      floats square[lanes];
+      for (std::int64_t i = 0; i < lanes; ++i) {
+        square[i] = i < left ? load(columns + (col + i) * panel_width + v * lanes) * factor[v] : floats{};
+      }
+      transpose_square(square);
+      const std::int64_t count = (std::min)(lanes, panel.count - v * lanes);
+      for (std::int64_t i = 0; i < count; ++i) {
+        float* at = to.data + panel.place(v * lanes + i, to.cols, d) + col;
+        if (left >= lanes) {
+          store(at, square[i]);
+        } else {
+          store_partial(at, square[i], left);
+        }
+      }
     }
   }
 }
@@ -416,12 +471,10 @@ void attention(context& c, Shape shape, matrix_view<const float> q, matrix_view<
     const std::int64_t offset = g.row * k.cols + g.kv_col;
     const auto keys = rows_of<Element>(*memory, k.data + offset, k.cols, length, d);
     const auto values = columns_of<Element>(*memory, v.data + offset, v.cols, d, length);
-    const std::span<float> queries = memory->take<float>(panel_width * d);
     const std::span<Element> packed = memory->take<Element>(packed_size<Element>(d, panel_width));
     const std::span<float> scores = memory->take<float>(policy::attention_keys * panel_width);
     Element* weights = detail::take_weights<Element>(*memory, scores);
     const std::span<float> sums = memory->take<float>(d * panel_width);
-    const std::span<float> rows = memory->take<float>(packed_size<float>(panel_width, d));
     for (std::int64_t number = tasks.part(task); number < g.panels(); number += tasks.parts) {
       const detail::query_panel panel(g, number, first);
       if (!finite) {
@@ -432,8 +485,7 @@ void attention(context& c, Shape shape, matrix_view<const float> q, matrix_view<
         }
         continue;
       }
-      detail::gather_rows(panel, q, d, scale, queries.data());
-      pack_columns<Element>(queries.data(), d, d, panel_width, 0, 1, packed.data());
+      detail::pack_queries<Element>(panel, q, d, scale, packed.data());
       detail::running_softmax state{.top = {}, .values = sums.data()};
       for (floats& top : state.top) top = broadcast(std::numeric_limits<float>::lowest());
       std::fill(sums.begin(), sums.end(), 0.0F);
@@ -450,7 +502,7 @@ void attention(context& c, Shape shape, matrix_view<const float> q, matrix_view<
         inverse[i] = 1.0F / state.sum[i];
         store(log_sums + i * lanes, state.top[i] * detail::ln_of_2 + detail::log(state.sum[i]));
       }
-      detail::scatter_columns(panel, sums.data(), d, inverse, rows.data(), out);
+      detail::scatter_columns(panel, sums.data(), d, inverse, out);
       for (std::int64_t i = 0; i < panel.count; ++i) lse[panel.token[i] * s.heads + panel.head[i]] = log_sums[i];
     }
   });
@@ -499,7 +551,6 @@ void attention_backward(context& c, Shape shape, matrix_view<const float> q, mat
     const auto key_rows = rows_of<Element>(*memory, k.data + offset, k.cols, length, d);
     const auto value_rows = rows_of<Element>(*memory, v.data + offset, v.cols, length, d);
     const auto key_columns = columns_of<Element>(*memory, k.data + offset, k.cols, d, length);
-    const std::span<float> gathered = memory->take<float>(panel_width * d);
     const auto take_packed = [&](std::int64_t depth, std::int64_t cols) {
       return memory->take<Element>(packed_size<Element>(depth, cols)).data();
     };
@@ -509,23 +560,21 @@ void attention_backward(context& c, Shape shape, matrix_view<const float> q, mat
     Element* dout_rows = take_packed(panel_width, d);
     const detail::block_gradients<Element> m = detail::take_block<Element>(*memory);
     const std::span<float> sums = memory->take<float>(d * panel_width);
-    const std::span<float> rows = memory->take<float>(packed_size<float>(panel_width, d));
+    const std::span<float> zeros = memory->take<float>(d);
+    std::fill(zeros.begin(), zeros.end(), 0.0F);
     const std::int64_t row_words = words<Element>(panel_width);
     for (std::int64_t number = tasks.part(task); number < g.panels(); number += tasks.parts) {
       const detail::query_panel panel(g, number, first);
-      const auto pack = [&](matrix_view<const float> from, float factor, Element* columns, Element* as_rows) {
-        detail::gather_rows(panel, from, d, factor, gathered.data());
-        pack_columns<Element>(gathered.data(), d, d, panel_width, 0, 1, columns);
-        pack_rows<Element>([&](std::int64_t i) { return gathered.data() + i * d; }, panel_width, d, 0, panel_count(d),
-                           as_rows);
-      };
-      pack(q, scale * detail::log2_e, query_columns, query_rows);
-      pack(dout, 1.0F, dout_columns, dout_rows);
+      detail::pack_queries(panel, q, d, scale * detail::log2_e, query_columns);
+      detail::pack_queries(panel, dout, d, 1.0F, dout_columns);
+      detail::pack_query_rows(panel, q, d, zeros.data(), query_rows);
+      detail::pack_query_rows(panel, dout, d, zeros.data(), dout_rows);
       // The softmax's pull on every score: the sum of weight * dweight, which equals dout . out.
       float means[panel_width] = {};
       float log_sums[panel_width] = {};
       for (std::int64_t i = 0; i < panel.count; ++i) {
-        means[i] = dot(gathered.data() + i * d, out.data + panel.place(i, out.cols, d), d);
+        const std::int64_t at = panel.place(i, out.cols, d);
+        means[i] = dot(dout.data + at, out.data + at, d);
         log_sums[i] = lse[panel.token[i] * s.heads + panel.head[i]] * detail::log2_e;
       }
       const floats mean[] = {load(means), load(means + lanes)};
@@ -540,19 +589,18 @@ void attention_backward(context& c, Shape shape, matrix_view<const float> q, mat
         detail::pull(panel, block, log_sum, mean, m);
         multiply(row_operand<Element>{m.weights, row_words}, packed_operand<Element>{dout_rows, panel_width},
                  block.count, panel_width, d, accumulate(dvalues.data + at, dvalues.cols));
-        // The packed queries carry the scale to powers of 2.
         multiply(row_operand<Element>{m.dscores, row_words}, packed_operand<Element>{query_rows, panel_width},
                  block.count, panel_width, d,
                  affine{.to = dkeys.data + at,
                         .stride = dkeys.cols,
-                        .scale = detail::ln_of_2,
+                        .scale = scale,
                         .from = dkeys.data + at,
                         .from_stride = dkeys.cols});
         multiply(detail::from_depth(key_columns, block.first), packed_operand<Element>{m.right, block.count}, d,
                  block.count, panel_width, accumulate(sums.data(), panel_width));
       });
       const floats factor[] = {broadcast(scale), broadcast(scale)};
-      detail::scatter_columns(panel, sums.data(), d, factor, rows.data(), dq);
+      detail::scatter_columns(panel, sums.data(), d, factor, dq);
     }
   });
   if (tasks.parts == 1) return;
