@@ -588,6 +588,8 @@ void for_each_case(F&& f) {
   f(linear_case(29, 56, 444));
   f(linear_case(250, 100, 64, false));
   f(linear_case(600, 48, 33));
+  f(linear_case(530, 64, 70));
+  f(linear_case(9, 1024, 1024, false));
   f(add_linear_case(1, 33, 17, false));
   f(add_linear_case(5, 64, 48, true));
   f(add_linear_case(29, 56, 44, true));

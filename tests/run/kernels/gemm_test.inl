@@ -98,6 +98,63 @@ TEST_CASE("a product is right for every remainder of rows, depth and columns: " 
   }
 }
 
+#if !SMELT_BF16
+TEST_CASE("a right operand is read where it is: " SMELT_TEXT(SMELT_SET), "[gemm]") {
+  if (!is_usable_here(SMELT_TEXT(SMELT_SET))) return;
+  for (std::int64_t rows = 1; rows <= 14; ++rows) {
+    for (const std::int64_t cols : {panel_width, 2 * panel_width, 3 * panel_width}) {
+      const std::int64_t depth = 3 * rows;
+      const std::int64_t stride = cols + 5;
+      const std::vector<float> a_columns = numbers(depth * rows, 1);
+      const std::vector<float> b = numbers(depth * stride, 2);
+      std::vector<float> found(static_cast<std::size_t>(rows * cols));
+      std::vector<float> expected = found;
+      const column_operand<float> left{a_columns.data(), rows};
+      multiply(left, stored_operand{b.data(), stride}, rows, depth, cols, overwrite(found.data(), cols));
+      const std::vector<float> panels = packed(depth, cols, [&](float* to) {
+        pack_rows([&](std::int64_t k) { return b.data() + k * stride; }, depth, cols, 0, panel_count(cols), to);
+      });
+      multiply(left, packed_operand<float>{panels.data(), depth}, rows, depth, cols, overwrite(expected.data(), cols));
+      INFO(rows << " x " << depth << " x " << cols);
+      REQUIRE(found == expected);
+    }
+  }
+}
+#endif
+
+TEST_CASE("columns whose rows would crowd a cache are copied as they are: " SMELT_TEXT(SMELT_SET), "[gemm]") {
+  if (!is_usable_here(SMELT_TEXT(SMELT_SET))) return;
+  const std::int64_t depth = 9;
+  const std::int64_t cols = panel_width + 1;
+  const std::vector<float> right = numbers(depth * cols, 2);
+  const std::vector<product_element> panels = packed_rows(right, depth, cols);
+  for (const std::int64_t rows : {1, 16, 33}) {
+    const std::vector<float> crowded = numbers(depth * policy::crowded_stride, 1);
+    std::vector<float> apart(static_cast<std::size_t>(depth * rows));
+    for (std::int64_t i = 0; i < depth * rows; ++i) apart[i] = crowded[i / rows * policy::crowded_stride + i % rows];
+    arena memory;
+    const auto product = [&](const float* from, std::int64_t stride) {
+      std::vector<float> to(static_cast<std::size_t>(rows * cols));
+      multiply(columns_of<product_element>(memory, from, stride, rows, depth),
+               packed_operand<product_element>{panels.data(), depth}, rows, depth, cols, overwrite(to.data(), cols));
+      return to;
+    };
+    REQUIRE(product(crowded.data(), policy::crowded_stride) == product(apart.data(), rows));
+  }
+}
+
+TEST_CASE("a square is transposed: " SMELT_TEXT(SMELT_SET), "[simd]") {
+  if (!is_usable_here(SMELT_TEXT(SMELT_SET))) return;
+  floats square[lanes];
+  for (std::int64_t i = 0; i < lanes; ++i) {
+    for (std::int64_t j = 0; j < lanes; ++j) square[i][j] = static_cast<float>(100 * i + j);
+  }
+  transpose(square);
+  for (std::int64_t i = 0; i < lanes; ++i) {
+    for (std::int64_t j = 0; j < lanes; ++j) REQUIRE(square[i][j] == static_cast<float>(100 * j + i));
+  }
+}
+
 TEST_CASE("an element does not depend on the rows and columns around it: " SMELT_TEXT(SMELT_SET), "[gemm]") {
   if (!is_usable_here(SMELT_TEXT(SMELT_SET))) return;
   const std::int64_t rows = 61;

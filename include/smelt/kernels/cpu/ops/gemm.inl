@@ -41,9 +41,17 @@ struct column_operand {
 /// The right operand: a packed matrix of `depth` elements, read from element `first` on (a whole number of words).
 template <class Element>
 struct packed_operand {
+  using element = Element;
   const Element* data = nullptr;
   std::int64_t depth = 0;
   std::int64_t first = 0;
+};
+
+/// A right operand that is read where it is: row k of the depth at data + k * stride. Its columns are whole panels.
+struct stored_operand {
+  using element = float;
+  const float* data = nullptr;
+  std::int64_t stride = 0;
 };
 
 /// Elements of a packed [depth, cols] right operand: panels of [words][panel_width] words, the last one narrower when
@@ -155,30 +163,45 @@ template <class Element>
 void pack_columns(const float* source, std::int64_t stride, std::int64_t depth, std::int64_t cols,
                   std::int64_t first_panel, std::int64_t last_panel, Element* packed) {
   constexpr std::int64_t step = word_depth<Element>;
-  constexpr std::int64_t block = 16;  // of the depth: whole cache lines
   for (std::int64_t panel = first_panel; panel < last_panel; ++panel) {
     const std::int64_t first = panel * panel_width;
     const std::int64_t width = detail::width_of_panel(first, cols);
-    const std::int64_t count = (std::min)(width, cols - first);
-    const float* from = source + first * stride;
     const std::int64_t base = first * words<Element>(depth);
-    float rows[block][panel_width];
-    for (std::int64_t k0 = 0; k0 < depth; k0 += block) {
-      const std::int64_t most = (std::min)(block, depth - k0);
-      for (std::int64_t n = 0; n < width; ++n) {
-        for (std::int64_t k = 0; k < block; ++k) {
-          rows[k][n] = n < count && k < most ? from[n * stride + k0 + k] : 0.0F;
+    for (std::int64_t n = 0; n < width; n += lanes) {
+      const std::int64_t count = (std::min)(lanes, cols - first - n);
+      const float* from = source + (first + n) * stride;
+      for (std::int64_t k = 0; k < depth; k += lanes) {
+        const std::int64_t most = (std::min)(lanes, depth - k);
+        floats square[lanes];
+        if (count == lanes && most == lanes) [[likely]] {
+#pragma GCC unroll 16
+          for (int i = 0; i < lanes; ++i) square[i] = load(from + i * stride + k);
+        } else {
+#pragma GCC unroll 16
+          for (int i = 0; i < lanes; ++i) {
+            square[i] = i >= count      ? floats{}
+                        : most == lanes ? load(from + i * stride + k)
+                                        : load_partial(from + i * stride + k, most);
+          }
         }
-      }
-      for (std::int64_t k = 0; k < most; k += step) {
-        const std::int64_t word = base + (k0 + k) / step * width;
-        for (std::int64_t i = 0; i < width; i += lanes) {
-          detail::put_words(packed, word + i,
-                            detail::make_words<Element>(load(rows[k] + i), load(rows[k + step - 1] + i)));
+        transpose(square);
+        const std::int64_t word = base + k / step * width + n;
+#pragma GCC unroll 16
+        for (int i = 0; i < lanes; i += int{step}) {
+          if (i >= most) break;
+          detail::put_words(packed, word + i / step * width,
+                            detail::make_words<Element>(square[i], square[i + step - 1]));
         }
       }
     }
   }
+}
+
+/// Words from one row to the next of a copy with so many words in a row, whole vectors: an odd number of cache lines,
+/// so that rows do not fall on the same lines of a cache.
+[[nodiscard]] constexpr std::int64_t spread_stride(std::int64_t row_words) noexcept {
+  constexpr std::int64_t line = 16;
+  return ((row_words + line - 1) / line | 1) * line;
 }
 
 #if SMELT_BF16
@@ -207,7 +230,7 @@ template <class Element>
   if constexpr (std::is_same_v<Element, float>) {
     return {from, stride};
   } else {
-    const std::int64_t row_words = (words<Element>(depth) + lanes - 1) / lanes * lanes + policy::row_padding;
+    const std::int64_t row_words = spread_stride(words<Element>(depth));
     const std::span<Element> to = memory.take<Element>(rows * row_words * word_depth<Element>);
     convert_rows(from, stride, rows, depth, to.data(), row_words);
     return {to.data(), row_words};
@@ -215,28 +238,28 @@ template <class Element>
 }
 
 /// The transpose of rows [depth, rows] of floats, `stride` apart, as a left operand: in place, or converted into
-/// `memory`.
+/// `memory`, or copied there when rows in place would fall on the same lines of a first-level cache.
 template <class Element>
 [[nodiscard]] column_operand<Element> columns_of(arena& memory, const float* from, std::int64_t stride,
                                                  std::int64_t rows, std::int64_t depth) {
+  constexpr std::int64_t step = word_depth<Element>;
   if constexpr (std::is_same_v<Element, float>) {
-    return {from, stride};
-  } else {
-    const std::int64_t col_words = (rows + lanes - 1) / lanes * lanes + policy::row_padding;
-    const std::span<Element> to = memory.take<Element>(words<Element>(depth) * col_words * word_depth<Element>);
-    for (std::int64_t k = 0; k < depth; k += 2) {
-      const float* first = from + k * stride;
-      const float* second = k + 1 < depth ? first + stride : nullptr;
-      for (std::int64_t i = 0; i < rows; i += lanes) {
-        const std::int64_t left = rows - i;
-        const auto get = [&](const float* row) {
-          return row == nullptr ? floats{} : left >= lanes ? load(row + i) : load_partial(row + i, left);
-        };
-        detail::put_words(to.data(), k / 2 * col_words + i, detail::make_words<Element>(get(first), get(second)));
-      }
-    }
-    return {to.data(), col_words};
+    if (stride % policy::crowded_stride != 0) return {from, stride};
   }
+  const std::int64_t col_words = spread_stride(rows);
+  const std::span<Element> to = memory.take<Element>(words<Element>(depth) * col_words * step);
+  for (std::int64_t k = 0; k < depth; k += step) {
+    const float* first = from + k * stride;
+    const float* second = k + 1 < depth ? first + stride : nullptr;
+    for (std::int64_t i = 0; i < rows; i += lanes) {
+      const std::int64_t left = rows - i;
+      const auto get = [&](const float* row) {
+        return row == nullptr ? floats{} : left >= lanes ? load(row + i) : load_partial(row + i, left);
+      };
+      detail::put_words(to.data(), k / step * col_words + i, detail::make_words<Element>(get(first), get(second)));
+    }
+  }
+  return {to.data(), col_words};
 }
 
 /// Calls each(sum, get, put) for every vector of a row's sums that holds any of its first `cols` columns: get(from) and
@@ -303,23 +326,25 @@ struct affine {
 namespace detail {
 
 // What all tiles of a product share.
-template <class Left, class Epilogue>
+template <class Left, class Right, class Epilogue>
 struct product {
   using element = typename Left::element;
+  static constexpr bool by_rows = std::is_same_v<Left, row_operand<element>>;
+  static constexpr bool is_packed = std::is_same_v<Right, packed_operand<element>>;
   Left left;
-  const element* panels;
-  std::int64_t panel_words;  // from a whole panel to the next
+  Right right;
+  std::int64_t panel_words;  // of the right operand, from a whole panel to the next
   std::int64_t depth;        // in words
   Epilogue epilogue;
 };
 
-// Sums of `Rows` rows and `Panels` panels of `Vectors` vectors, in registers. The panels' word k starts at panel +
-// (k * Vectors * lanes) words; `cols` columns of them are the product's.
-template <int Rows, int Panels, int Vectors, class Left, class Epilogue>
-[[gnu::always_inline]] inline void multiply_tile(const product<Left, Epilogue>& p, std::int64_t row, std::int64_t word,
+// Sums of `Rows` rows and `Panels` panels of `Vectors` vectors, in registers. The panels' first word is the right
+// operand's word `word`; `cols` columns of them are the product's.
+template <int Rows, int Panels, int Vectors, class Product>
+[[gnu::always_inline]] inline void multiply_tile(const Product& p, std::int64_t row, std::int64_t word,
                                                  std::int64_t col, std::int64_t cols) noexcept {
-  using element = typename Left::element;
-  constexpr bool by_rows = std::is_same_v<Left, row_operand<element>>;
+  using element = typename Product::element;
+  constexpr bool by_rows = Product::by_rows;
   floats sums[Rows][Panels][Vectors] = {};
   // Three rows share a base pointer: base, base + stride and base + 2 * stride are all one address computation.
   constexpr int bases = (Rows + 2) / 3;
@@ -329,10 +354,12 @@ template <int Rows, int Panels, int Vectors, class Left, class Epilogue>
   for (int i = 0; i < bases; ++i) base[i] = start + (by_rows ? (row + std::int64_t{3} * i) * stride : row) * 4;
   const char* right[Panels];
   for (int j = 0; j < Panels; ++j) {
-    right[j] = reinterpret_cast<const char*>(p.panels) + (word + j * p.panel_words) * 4;
+    right[j] = reinterpret_cast<const char*>(p.right.data) + (word + j * p.panel_words) * 4;
   }
+  std::int64_t step = Vectors * lanes;  // of the right operand, from a word of the depth to the next
+  if constexpr (!Product::is_packed) step = p.right.stride;
   const std::int64_t depth = p.depth;
-  const Epilogue epilogue = p.epilogue;  // a copy of this tile's own, which no store can change
+  const auto epilogue = p.epilogue;  // a copy of this tile's own, which no store can change
   // What the epilogue will touch comes while the sums are made.
   if constexpr (requires { epilogue.prefetch(row, col); }) {
 #pragma GCC unroll 16
@@ -347,7 +374,7 @@ template <int Rows, int Panels, int Vectors, class Left, class Epilogue>
 #pragma GCC unroll 4
     for (int j = 0; j < Panels; ++j) {
 #pragma GCC unroll 4
-      for (int v = 0; v < Vectors; ++v) b[j][v] = words_at(right[j], (k * Vectors + v) * lanes);
+      for (int v = 0; v < Vectors; ++v) b[j][v] = words_at(right[j], k * step + v * lanes);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
@@ -369,9 +396,9 @@ template <int Rows, int Panels, int Vectors, class Left, class Epilogue>
 }
 
 // Rows [row, last), which are a multiple of `size`, in tiles of `size` <= Rows rows, and of Panels full panels.
-template <int Rows, int Panels, class Left, class Epilogue>
-void multiply_even_tiles(const product<Left, Epilogue>& p, std::int64_t size, std::int64_t row, std::int64_t last,
-                         std::int64_t word, std::int64_t col) noexcept {
+template <int Rows, int Panels, class Product>
+void multiply_even_tiles(const Product& p, std::int64_t size, std::int64_t row, std::int64_t last, std::int64_t word,
+                         std::int64_t col) noexcept {
   if (size == Rows) {
     for (; row < last; row += Rows) multiply_tile<Rows, Panels, panel_vectors>(p, row, word, col, panel_width);
   } else if constexpr (Rows > 1) {
@@ -380,9 +407,9 @@ void multiply_even_tiles(const product<Left, Epilogue>& p, std::int64_t size, st
 }
 
 // Rows [row, rows) of what is left of a panel: full tiles, then ever smaller ones.
-template <int Rows, int Vectors, class Left, class Epilogue>
-void multiply_greedily(const product<Left, Epilogue>& p, std::int64_t row, std::int64_t rows, std::int64_t word,
-                       std::int64_t col, std::int64_t cols) noexcept {
+template <int Rows, int Vectors, class Product>
+void multiply_greedily(const Product& p, std::int64_t row, std::int64_t rows, std::int64_t word, std::int64_t col,
+                       std::int64_t cols) noexcept {
   for (; row + Rows <= rows; row += Rows) multiply_tile<Rows, 1, Vectors>(p, row, word, col, cols);
   if constexpr (Rows > 1) {
     if (row < rows) multiply_greedily<(Rows > 8 ? 8 : Rows / 2), Vectors>(p, row, rows, word, col, cols);
@@ -392,15 +419,24 @@ void multiply_greedily(const product<Left, Epilogue>& p, std::int64_t row, std::
 }  // namespace detail
 
 /// Sums over `depth` of left[rows, depth] right[depth, cols], each row of a panel handed to epilogue(row, col, cols,
-/// sums) once. `cols` is what the right operand was packed with, or less by whole panels.
-template <class Left, class Epilogue>
-[[gnu::noinline]] void multiply(Left left, packed_operand<typename Left::element> right, std::int64_t rows,
-                                std::int64_t depth, std::int64_t cols, Epilogue epilogue) noexcept {
+/// sums) once. `cols` is what a packed right operand was packed with, or less by whole panels.
+template <class Left, class Right, class Epilogue>
+[[gnu::noinline]] void multiply(Left left, Right right, std::int64_t rows, std::int64_t depth, std::int64_t cols,
+                                Epilogue epilogue) noexcept {
   using element = typename Left::element;
+  static_assert(std::is_same_v<element, typename Right::element>);
+  using product = detail::product<Left, Right, Epilogue>;
   if (rows <= 0) return;
-  const std::int64_t panel_words = panel_width * words<element>(right.depth);
-  const std::int64_t inside = right.first / word_depth<element>;
-  const detail::product<Left, Epilogue> p{left, right.data, panel_words, words<element>(depth), epilogue};
+  std::int64_t panel_words = panel_width;
+  if constexpr (product::is_packed) panel_words *= words<element>(right.depth);
+  const product p{left, right, panel_words, words<element>(depth), epilogue};
+  const auto first_word = [&](std::int64_t first, std::int64_t width) {
+    if constexpr (product::is_packed) {
+      return first * words<element>(right.depth) + right.first / word_depth<element> * width;
+    } else {
+      return first;
+    }
+  };
   constexpr std::int64_t step = gemm_tile.panels * panel_width;
   // As many rows in every tile as in the next, or one less: no tile is too small to keep the multipliers busy.
   const std::int64_t tiles = (rows + gemm_tile.rows - 1) / gemm_tile.rows;
@@ -408,17 +444,17 @@ template <class Left, class Epilogue>
   const std::int64_t larger = rows % tiles * (size + 1);  // rows in tiles of one more
   std::int64_t first = 0;
   for (; first + step <= cols; first += step) {
-    const std::int64_t word = first * words<element>(right.depth) + inside * panel_width;
+    const std::int64_t word = first_word(first, panel_width);
     if (larger > 0) detail::multiply_even_tiles<gemm_tile.rows, gemm_tile.panels>(p, size + 1, 0, larger, word, first);
     detail::multiply_even_tiles<gemm_tile.rows, gemm_tile.panels>(p, size, larger, rows, word, first);
   }
   for (; first < cols; first += panel_width) {
     const std::int64_t width = detail::width_of_panel(first, cols);
-    const std::int64_t word = first * words<element>(right.depth) + inside * width;
+    const std::int64_t word = first_word(first, width);
     const std::int64_t count = (std::min)(width, cols - first);
     if (width == panel_width) {
       detail::multiply_greedily<gemm_tile.panel_rows, panel_vectors>(p, 0, rows, word, first, count);
-    } else {
+    } else if constexpr (product::is_packed) {
       detail::multiply_greedily<8, 1>(p, 0, rows, word, first, count);
     }
   }

@@ -9,9 +9,8 @@ template <class Element>
 [[nodiscard]] const Element* transposed_panels(context& c, arena& shared, matrix_view<const float> w) {
   return c.packed_weight<Element>(
       shared, w.data, weight_form::transposed, packed_size<Element>(w.cols, w.rows), [&](Element* to) {
-        c.for_each(panel_count(w.rows), [&](std::int64_t panel) {
-          pack_columns(w.data, w.cols, w.cols, w.rows, panel, panel + 1, to);
-        });
+        c.for_each(panel_count(w.rows),
+                   [&](std::int64_t panel) { pack_columns(w.data, w.cols, w.cols, w.rows, panel, panel + 1, to); });
       });
 }
 
@@ -26,28 +25,32 @@ template <class Element>
       });
 }
 
-// y = scale * x w^T, plus the residual where there is one.
+// to[rows, cols] = scale * from[rows, depth] right, plus `added` where there is one (which may be `to`). A task is some
+// rows, and some columns too where there are few rows.
 template <class Element>
-void project(context& c, std::int64_t in, std::int64_t out, float scale, const float* residual,
-             matrix_view<const float> x, matrix_view<const float> w, matrix_view<float> y) {
-  if (x.rows < policy::few_rows) {
-    c.for_chunks(out, (std::max)(policy::row_elements / in, std::int64_t{1}),
-                 [&](std::int64_t first, std::int64_t last) {
-                   for (std::int64_t o = first; o < last; ++o) {
-                     for (std::int64_t t = 0; t < x.rows; ++t) {
-                       const float value = scale * dot(x.data + t * in, w.data + o * in, in);
-                       y.data[t * out + o] = residual == nullptr ? value : residual[t * out + o] + value;
-                     }
-                   }
-                 });
-    return;
+void project(context& c, float scale, matrix_view<const float> from, const Element* right, const float* added,
+             matrix_view<float> to) {
+  const std::int64_t depth = from.cols;
+  const std::int64_t cols = to.cols;
+  const std::int64_t task_rows = (std::min)(policy::projection_rows, from.rows);
+  const std::int64_t down = task_rows == 0 ? 0 : (from.rows + task_rows - 1) / task_rows;
+  std::int64_t task_cols = cols;
+  if (down == 1) {
+    constexpr std::int64_t whole = gemm_tile.panels * panel_width;
+    const std::int64_t weights = (std::min)(policy::projection_weights, policy::projection_task / task_rows);
+    task_cols = (weights / depth + whole) / whole * whole;
   }
-  const Element* packed = transposed_panels<Element>(c, c.shared(), w);
-  c.for_chunks(x.rows, policy::product_rows, [&](std::int64_t first, std::int64_t last) {
+  const std::int64_t across = (cols + task_cols - 1) / task_cols;
+  c.for_each(down * across, [&](std::int64_t task) {
+    const std::int64_t row = task / across * task_rows;
+    const std::int64_t col = task % across * task_cols;
+    const std::int64_t rows = (std::min)(task_rows, from.rows - row);
+    const std::int64_t at = row * cols + col;
     const arena_loan memory = c.lend();
-    multiply(rows_of<Element>(*memory, x.data + first * in, in, last - first, in),
-             packed_operand<Element>{packed, in}, last - first, in, out,
-             affine{y.data + first * out, out, scale, residual == nullptr ? nullptr : residual + first * out, out});
+    multiply(rows_of<Element>(*memory, from.data + row * depth, depth, rows, depth),
+             packed_operand<Element>{right + col * words<Element>(depth) * word_depth<Element>, depth}, rows, depth,
+             (std::min)(task_cols, cols - col),
+             affine{to.data + at, cols, scale, added == nullptr ? nullptr : added + at, cols});
   });
 }
 
@@ -61,7 +64,7 @@ void linear(context& c, Shape shape, matrix_view<const float> x, matrix_view<con
   check_shape("linear", "x", x, x.rows, s.in);
   check_shape("linear", "w", w, s.out, s.in);
   check_shape("linear", "y", y, x.rows, s.out);
-  detail::project<Element>(c, s.in, s.out, 1.0F, nullptr, x, w, y);
+  detail::project(c, 1.0F, x, detail::transposed_panels<Element>(c, c.shared(), w), nullptr, y);
 }
 
 /// y[T,out] = residual[T,out] + scale * x[T,in] w[out,in]^T. `residual` may be y.
@@ -74,7 +77,8 @@ void add_linear(context& c, Shape shape, double scale, matrix_view<const float> 
   check_shape("add_linear", "x", x, x.rows, s.in);
   check_shape("add_linear", "w", w, s.out, s.in);
   check_shape("add_linear", "y", y, x.rows, s.out);
-  detail::project<Element>(c, s.in, s.out, static_cast<float>(scale), residual.data, x, w, y);
+  detail::project(c, static_cast<float>(scale), x, detail::transposed_panels<Element>(c, c.shared(), w), residual.data,
+                  y);
 }
 
 /// dx[T,in] = scale * dy[T,out] w, added to dx when `accumulate`.
@@ -82,23 +86,16 @@ template <class Element, ShapeOf<linear_shape> Shape>
 void linear_backward_input(context& c, Shape shape, double scale, matrix_view<const float> dy,
                            matrix_view<const float> w, matrix_view<float> dx, bool add) {
   const linear_shape s = shape;
-  const std::int64_t in = s.in;
-  const std::int64_t out = s.out;
-  check_at_least("linear_backward_input", "out", out, 1);
-  check_shape("linear_backward_input", "dy", dy, dy.rows, out);
-  check_shape("linear_backward_input", "w", w, out, in);
-  check_shape("linear_backward_input", "dx", dx, dy.rows, in);
-  const Element* packed = detail::stored_panels<Element>(c, c.shared(), w);
-  c.for_chunks(dy.rows, policy::product_rows, [&](std::int64_t first, std::int64_t last) {
-    const arena_loan memory = c.lend();
-    float* to = dx.data + first * in;
-    multiply(rows_of<Element>(*memory, dy.data + first * out, out, last - first, out),
-             packed_operand<Element>{packed, out}, last - first, out, in,
-             affine{to, in, static_cast<float>(scale), add ? to : nullptr, in});
-  });
+  check_at_least("linear_backward_input", "out", s.out, 1);
+  check_shape("linear_backward_input", "dy", dy, dy.rows, s.out);
+  check_shape("linear_backward_input", "w", w, s.out, s.in);
+  check_shape("linear_backward_input", "dx", dx, dy.rows, s.in);
+  detail::project(c, static_cast<float>(scale), dy, detail::stored_panels<Element>(c, c.shared(), w),
+                  add ? dx.data : nullptr, dx);
 }
 
-static_assert(policy::gradient_cols % panel_width == 0, "[smelt] a block of a gradient must be whole panels");
+static_assert(policy::weight_gradient_cols % panel_width == 0, "[smelt] a block of a gradient must be whole panels");
+static_assert(policy::weight_gradient_depth % 2 == 0, "[smelt] a depth of a gradient must be whole words of bf16");
 
 /// dw[out,in] += scale * dy[T,out]^T x[T,in]. A task owns a block of dw and walks all tokens in order.
 template <class Element, ShapeOf<linear_shape> Shape>
@@ -111,16 +108,39 @@ void linear_backward_weight(context& c, Shape shape, double scale, matrix_view<c
   check_shape("linear_backward_weight", "x", x, tokens, in);
   check_shape("linear_backward_weight", "dy", dy, tokens, out);
   check_shape("linear_backward_weight", "dw", dw, out, in);
-  const std::span<Element> packed = c.shared().take<Element>(packed_size<Element>(tokens, in));
-  c.for_each(panel_count(in), [&](std::int64_t panel) {
-    pack_rows([&](std::int64_t t) { return x.data + t * in; }, tokens, in, panel, panel + 1, packed.data());
-  });
-  for_blocks(c, out, in, [&](std::int64_t row, std::int64_t rows, std::int64_t col, std::int64_t cols) {
-    const arena_loan memory = c.lend();
+  // x is read where it is if it can be.
+  const bool in_place = std::is_same_v<Element, float> && in % panel_width == 0 && in % policy::crowded_stride != 0;
+  std::span<Element> packed;
+  if (!in_place) {
+    packed = c.shared().take<Element>(packed_size<Element>(tokens, in));
+    c.for_each(panel_count(in), [&](std::int64_t panel) {
+      pack_rows([&](std::int64_t t) { return x.data + t * in; }, tokens, in, panel, panel + 1, packed.data());
+    });
+  }
+  const std::int64_t task_rows = policy::weight_gradient_rows(out);
+  constexpr std::int64_t task_cols = policy::weight_gradient_cols;
+  const std::int64_t across = (in + task_cols - 1) / task_cols;
+  c.for_each((out + task_rows - 1) / task_rows * across, [&](std::int64_t task) {
+    const std::int64_t row = task / across * task_rows;
+    const std::int64_t col = task % across * task_cols;
+    const std::int64_t rows = (std::min)(task_rows, out - row);
+    const std::int64_t cols = (std::min)(task_cols, in - col);
     float* to = dw.data + row * in + col;
-    multiply(columns_of<Element>(*memory, dy.data + row, out, rows, tokens),
-             packed_operand<Element>{packed.data() + col * words<Element>(tokens) * word_depth<Element>, tokens}, rows,
-             tokens, cols, affine{to, in, static_cast<float>(scale), to, in});
+    const arena_loan memory = c.lend();
+    for (std::int64_t first = 0; first < tokens; first += policy::weight_gradient_depth) {
+      const std::int64_t depth = (std::min)(policy::weight_gradient_depth, tokens - first);
+      const affine add{to, in, static_cast<float>(scale), to, in};
+      memory->reset();
+      const column_operand<Element> left = columns_of<Element>(*memory, dy.data + first * out + row, out, rows, depth);
+      if constexpr (std::is_same_v<Element, float>) {
+        if (in_place) {
+          multiply(left, stored_operand{x.data + first * in + col, in}, rows, depth, cols, add);
+          continue;
+        }
+      }
+      const Element* panels = packed.data() + col * words<Element>(tokens) * word_depth<Element>;
+      multiply(left, packed_operand<Element>{panels, tokens, first}, rows, depth, cols, add);
+    }
   });
 }
 

@@ -98,6 +98,33 @@ template <class Op>
 
 }  // namespace detail
 
+namespace detail {
+
+// Exchanges the upper halves of a's blocks of 2 * Half lanes with the lower halves of b's.
+template <int Half, int... Lane>
+[[gnu::always_inline]] inline void exchange(floats& a, floats& b, std::integer_sequence<int, Lane...>) noexcept {
+  constexpr int all = lanes;
+  const floats lower = __builtin_shufflevector(a, b, (Lane / Half % 2 == 0 ? Lane : all + Lane - Half)...);
+  b = __builtin_shufflevector(a, b, (Lane / Half % 2 == 0 ? Lane + Half : all + Lane)...);
+  a = lower;
+}
+
+template <int Half>
+[[gnu::always_inline]] inline void exchange_blocks(floats (&square)[lanes]) noexcept {
+#pragma GCC unroll 16
+  for (int i = 0; i < lanes; ++i) {
+    if (i / Half % 2 == 0) exchange<Half>(square[i], square[i + Half], std::make_integer_sequence<int, lanes>());
+  }
+  if constexpr (Half > 1) exchange_blocks<Half / 2>(square);
+}
+
+}  // namespace detail
+
+/// Transposes a square of floats.
+[[gnu::always_inline]] inline void transpose(floats (&square)[lanes]) noexcept {
+  detail::exchange_blocks<lanes / 2>(square);
+}
+
 /// The sum of all lanes, in a fixed order.
 [[nodiscard]] inline float sum_lanes(floats value) noexcept {
   return detail::fold_lanes(value, [](auto a, auto b) { return a + b; });
@@ -150,13 +177,17 @@ inline void for_vectors(std::int64_t size, Each each) {
     for (std::int64_t i = 1; i < size; ++i) result = a[i] > result ? a[i] : result;
     return result;
   }
-  // The last vector may overlap the one before it.
-  floats best = load(a + size - lanes);
-  for (std::int64_t i = 0; i + lanes < size; i += lanes) {
-    const floats next = load(a + i);
-    best = next > best ? next : best;
+  // The last vector may overlap the one before it. Four chains of comparisons hide each other's latency.
+  const floats last = load(a + size - lanes);
+  floats best[4] = {last, last, last, last};
+  const auto raise = [&](floats& to, floats next) { to = next > to ? next : to; };
+  std::int64_t i = 0;
+  for (; i + 4 * lanes <= size; i += 4 * lanes) {
+    for (std::int64_t j = 0; j < 4; ++j) raise(best[j], load(a + i + j * lanes));
   }
-  const float top = greatest_lane(best);
+  for (; i + lanes < size; i += lanes) raise(best[0], load(a + i));
+  for (int j = 1; j < 4; ++j) raise(best[0], best[j]);
+  const float top = greatest_lane(best[0]);
   return top > result ? top : result;
 }
 
