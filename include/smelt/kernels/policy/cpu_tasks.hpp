@@ -16,10 +16,6 @@ inline constexpr std::int64_t update_elements = 16'384;
 /// Elements of one task of an op over rows (norms, routing, rotary): more arithmetic for each.
 inline constexpr std::int64_t row_elements = 16'384;
 
-/// Up to this many experts are ranked by comparing every pair of them, which has no branches; more are selected one by
-/// one. Top 4 of 32 for 4,096 tokens: 0.51 against 1.04 ms; top 8 of 64: 1.4 against 2.2 ms.
-inline constexpr std::int64_t ranked_experts = 64;
-
 /// Below this many rows packing a matrix costs more than multiplying by it. 8 rows of 512 -> 512: 65 us unpacked
 /// against 93 us packed; 12 rows: 99 against 95 us; 128 -> 128 turns at the same number.
 inline constexpr std::int64_t few_rows = 12;

@@ -8,29 +8,60 @@ namespace detail {
   return (std::max)(policy::row_elements / experts, std::int64_t{1});
 }
 
-// The experts in descending order of value, ties to the lower number; a NaN ranks like minus infinity. An expert's
-// rank is the number of experts before it. `values` and `ranks` have room for whole vectors.
-inline void order_by_rank(std::int64_t experts, float* values, std::int32_t* ranks, std::int32_t* order) noexcept {
+// Tokens whose experts are selected together, because the latency of one's reductions hides that of the others'. Top 4
+// of 32 for 2,048 tokens, with all of routing: 109 us on one Zen 5 core (222 by ranking every pair of experts); top 8
+// of 512: 0.84 ms (2.5 by insertion).
+inline constexpr std::int64_t selected_together = 4;
+
+// Replaces what is no number by minus infinity, and fills the vector behind the experts with NaNs, which stand for
+// experts that are not there.
+inline void prepare_selection(std::int64_t experts, float* values) noexcept {
   const std::int64_t padded = (experts + lanes - 1) / lanes * lanes;
-  const float lowest = -std::numeric_limits<float>::infinity();
-  for (std::int64_t e = experts; e < padded; ++e) values[e] = lowest;
   for (std::int64_t e = 0; e < padded; e += lanes) {
     const floats value = load(values + e);
+    const ints there = lane_numbers() < static_cast<std::int32_t>(experts - e);
     // Only a NaN differs from itself.
     // NOLINTNEXTLINE(misc-redundant-expression)
-    store(values + e, value == value ? value : broadcast(lowest));
+    const floats number = value == value ? value : broadcast(-std::numeric_limits<float>::infinity());
+    store(values + e, there ? number : broadcast(std::numeric_limits<float>::quiet_NaN()));
   }
-  for (std::int64_t e = 0; e < padded; e += lanes) {
-    const floats mine = load(values + e);
-    const ints numbers = lane_numbers() + static_cast<std::int32_t>(e);
-    ints rank = {};
-    for (std::int64_t other = 0; other < experts; ++other) {
-      const floats theirs = broadcast(values[other]);
-      rank -= (theirs > mine) | ((theirs == mine) & (numbers > static_cast<std::int32_t>(other)));
+}
+
+// ids[t][active] of the greatest values, in descending order, ties to the lower number, for each of `tokens` tokens
+// whose prepared values are `stride` apart. A NaN stands for an expert that is taken.
+template <std::int64_t Tokens>
+void select_experts(std::int64_t experts, std::int64_t active, float* values, std::int64_t stride,
+                    std::int32_t* ids) noexcept {
+  constexpr float none = std::numeric_limits<float>::infinity();
+  const floats numbers = __builtin_convertvector(lane_numbers(), floats);
+  for (std::int64_t a = 0; a < active; ++a) {
+    floats best[Tokens];
+    floats where[Tokens];
+    for (std::int64_t t = 0; t < Tokens; ++t) {
+      best[t] = load(values + t * stride);
+      where[t] = numbers;
     }
-    __builtin_memcpy(ranks + e, &rank, sizeof rank);
+    for (std::int64_t e = lanes; e < experts; e += lanes) {
+      for (std::int64_t t = 0; t < Tokens; ++t) {
+        const floats value = load(values + t * stride + e);
+        const ints better = (value > best[t]) | (best[t] != best[t]);
+        best[t] = better ? value : best[t];
+        where[t] = better ? numbers + static_cast<float>(e) : where[t];
+      }
+    }
+    for (std::int64_t t = 0; t < Tokens; ++t) {
+      const floats known = best[t] == best[t] ? best[t] : broadcast(-none);
+      const float top = greatest_lane(known);
+      const float first =
+          fold_lanes(best[t] == top ? where[t] : broadcast(none), [](auto x, auto y) { return x < y ? x : y; });
+      const auto id = static_cast<std::int32_t>(first);
+      ids[t * active + a] = id;
+      const std::int64_t at = id / lanes * lanes;
+      const ints taken = lane_numbers() == static_cast<std::int32_t>(id - at);
+      float* vector = values + t * stride + at;
+      store(vector, taken ? broadcast(std::numeric_limits<float>::quiet_NaN()) : load(vector));
+    }
   }
-  for (std::int64_t e = 0; e < experts; ++e) order[ranks[e]] = static_cast<std::int32_t>(e);
 }
 
 }  // namespace detail
@@ -47,39 +78,48 @@ void route(context& c, Shape shape, matrix_view<const float> logits, std::span<c
   const std::int64_t active = s.active;
   reference_ops::detail::check_route<float>(s, logits, selection_bias, scores, ids, weights, logsumexp);
   c.for_chunks(logits.rows, detail::router_rows(experts), [&](std::int64_t first, std::int64_t last) {
+    constexpr std::int64_t together = detail::selected_together;
     const arena_loan memory = c.lend();
     const std::int64_t padded = (experts + lanes - 1) / lanes * lanes;
-    const std::span<float> best = memory->take<float>(active);
-    const std::span<float> values = memory->take<float>(padded);
-    const std::span<std::int32_t> ranks = memory->take<std::int32_t>(padded);
-    const std::span<std::int32_t> order = memory->take<std::int32_t>(experts);
-    for (std::int64_t t = first; t < last; ++t) {
-      const float* logit = logits.data + t * experts;
-      float* score = scores.data + t * experts;
-      const float top = greatest(logit, experts);
-      for_vectors(experts, [&](auto get, auto put) { put(score, exp(get(logit) - top)); });
-      const float total = sum(score, experts);
-      logsumexp[t] = top + std::log(total);
-      if (s.score == score_function::softmax) {
-        const float inverse = 1.0F / total;
-        for_vectors(experts, [&](auto get, auto put) { put(score, get(score) * inverse); });
-      } else {
-        for_vectors(experts, [&](auto get, auto put) { put(score, sigmoid(get(logit))); });
+    const std::span<float> values = memory->take<float>(together * padded);
+    for (std::int64_t begin = first; begin < last; begin += together) {
+      const std::int64_t tokens = (std::min)(together, last - begin);
+      for (std::int64_t i = 0; i < tokens; ++i) {
+        const float* logit = logits.data + (begin + i) * experts;
+        float* score = scores.data + (begin + i) * experts;
+        float* value = values.data() + i * padded;
+        const float top = greatest(logit, experts);
+        for_vectors(experts, [&](auto get, auto put) { put(score, exp(get(logit) - top)); });
+        const float total = sum(score, experts);
+        logsumexp[begin + i] = top + std::log(total);
+        if (s.score == score_function::softmax) {
+          const float inverse = 1.0F / total;
+          for_vectors(experts, [&](auto get, auto put) { put(score, get(score) * inverse); });
+        } else {
+          for_vectors(experts, [&](auto get, auto put) { put(score, sigmoid(get(logit))); });
+        }
+        for_vectors(experts, [&](auto get, auto put) {
+          put(value, selection_bias.empty() ? get(score) : get(score) + get(selection_bias.data()));
+        });
+        detail::prepare_selection(experts, value);
       }
-      const std::span<std::int32_t> chosen = ids.subspan(t * active, active);
-      for_vectors(experts, [&](auto get, auto put) {
-        put(values.data(), selection_bias.empty() ? get(score) : get(score) + get(selection_bias.data()));
-      });
-      if (experts <= policy::ranked_experts) {
-        detail::order_by_rank(experts, values.data(), ranks.data(), order.data());
-        std::copy_n(order.begin(), active, chosen.begin());
+      std::int32_t* chosen = ids.data() + begin * active;
+      if (tokens == together) {
+        detail::select_experts<together>(experts, active, values.data(), padded, chosen);
       } else {
-        reference_ops::detail::select_top<float>(experts, [&](std::int64_t e) { return values[e]; }, chosen, best);
+        for (std::int64_t i = 0; i < tokens; ++i) {
+          detail::select_experts<1>(experts, active, values.data() + i * padded, padded, chosen + i * active);
+        }
       }
-      auto selected = static_cast<float>(reference_ops::least_score_sum);
-      for (std::int64_t a = 0; a < active; ++a) selected += score[chosen[a]];
-      const float divisor = s.renormalise ? selected : 1.0F;
-      for (std::int64_t a = 0; a < active; ++a) weights.data[t * active + a] = score[chosen[a]] / divisor;
+      for (std::int64_t i = 0; i < tokens; ++i) {
+        const float* score = scores.data + (begin + i) * experts;
+        const std::int32_t* id = chosen + i * active;
+        float* weight = weights.data + (begin + i) * active;
+        auto selected = static_cast<float>(reference_ops::least_score_sum);
+        for (std::int64_t a = 0; a < active; ++a) selected += score[id[a]];
+        const float divisor = s.renormalise ? selected : 1.0F;
+        for (std::int64_t a = 0; a < active; ++a) weight[a] = score[id[a]] / divisor;
+      }
     }
   });
 }
@@ -141,10 +181,10 @@ template <ShapeOf<router_shape> Shape>
 /// dlogits[T,E] (overwritten) from dweights[T,k] and, on the counted tokens, from scale.balance * balance and
 /// scale.z * z. The load is a count and has no gradient.
 template <ShapeOf<router_shape> Shape>
-void route_backward(context& c, Shape shape, matrix_view<const float> scores,
-                    std::span<const std::int32_t> ids, matrix_view<const float> weights,
-                    std::span<const float> logsumexp, std::span<const float> load, std::span<const std::uint8_t> mask,
-                    matrix_view<const float> dweights, router_loss_scale scale, matrix_view<float> dlogits) {
+void route_backward(context& c, Shape shape, matrix_view<const float> scores, std::span<const std::int32_t> ids,
+                    matrix_view<const float> weights, std::span<const float> logsumexp, std::span<const float> load,
+                    std::span<const std::uint8_t> mask, matrix_view<const float> dweights, router_loss_scale scale,
+                    matrix_view<float> dlogits) {
   const router_shape s = shape;
   const std::int64_t experts = s.experts;
   const std::int64_t active = s.active;
