@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <smelt/core/error.hpp>
 #include <smelt/core/view.hpp>
 #include <smelt/kernels/grouping.hpp>
@@ -74,8 +75,16 @@ inline void check_at_least(const char* op, const char* field, std::int64_t found
 /// Throws invalid_argument, naming op, argument, value and position, unless every id lies in [least, count).
 inline void check_ids(const char* op, const char* argument, std::span<const std::int32_t> ids, std::int64_t least,
                       std::int64_t count) {
+  // Without a way out in the middle, the loop compares several at once.
+  std::int32_t lowest = (std::numeric_limits<std::int32_t>::max)();
+  std::int32_t greatest = (std::numeric_limits<std::int32_t>::min)();
+  for (const std::int32_t id : ids) {
+    lowest = id < lowest ? id : lowest;
+    greatest = id > greatest ? id : greatest;
+  }
+  if (ids.empty() || (lowest >= least && greatest < count)) [[likely]] return;
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] < least || ids[i] >= count) [[unlikely]] {
+    if (ids[i] < least || ids[i] >= count) {
       throw error(errc::invalid_argument, std::string(op) + ": " + argument + "[" + std::to_string(i) + "] is " +
                                               std::to_string(ids[i]) + ", needs " + std::to_string(least) + " to " +
                                               std::to_string(count - 1));
