@@ -115,6 +115,7 @@ nlohmann::json header_line(const named_spec& of, const named_data& data, const r
           {"dtype", name_of(kernels.compute())},
           {"instruction_set", name_of(kernels.instructions())},
           {"threads", kernels.threads()},
+          {"recompute", run.options().recompute},
           {"machine", machine()},
           {"version", SMELT_VERSION}};
 }
@@ -181,6 +182,10 @@ void add_run_options(CLI::App& command, run_settings& s) {
   command.add_flag_callback(
              "--no-document-masks", [&o] { o.document_masks = false; }, "Let attention cross documents")
       ->group(training);
+  command
+      .add_flag("--recompute", o.recompute,
+                "Keep only the input of every layer and compute the rest again: less memory, the same numbers")
+      ->group(training);
   add_kernel_options(command, s.kernels);
   const std::string watching = "Watching and saving";
   add_real(command, "--validation-fraction", s.validation_fraction, "Share of the documents (default: 0.05)");
@@ -224,13 +229,15 @@ void require_trainable(const named_spec& of, const named_data& data, const run_s
     throw error(errc::invalid_argument, "--length must be at most the context of " + of.name + ", " +
                                             grouped(std::int64_t{of.value.context}) + "; found " +
                                             grouped(settings.options.length));
-  const training_memory needed =
-      memory_of_training(of.value, {.tokens = settings.options.sequences * settings.options.length});
+  const training_memory needed = memory_of_training(
+      of.value,
+      {.tokens = settings.options.sequences * settings.options.length, .recompute = settings.options.recompute});
   if (physical_memory() > 0 && needed.total > physical_memory())
     throw error(errc::invalid_argument, of.name + " needs " + binary_bytes(static_cast<double>(needed.total)) +
                                             " of memory to train with these batches; this machine has " +
                                             binary_bytes(static_cast<double>(physical_memory())) +
-                                            "; choose a smaller architecture or batch");
+                                            "; choose a smaller architecture or batch" +
+                                            (settings.options.recompute ? "" : ", or add --recompute"));
 }
 
 bool train_in_folder(const std::filesystem::path& path, const named_spec& of, const named_data& data,
@@ -349,7 +356,8 @@ checkpoint_losses evaluate_folder(const std::filesystem::path& folder, const std
   const batch_plan plan{.context = saved.at("length").get<std::int64_t>(),
                         .sequences = saved.at("sequences").get<std::int64_t>(),
                         .document_masks = saved.at("document_masks").get<bool>()};
-  language_model<dynamic_arch, backend> model(dynamic_arch(architecture), kernels, plan.sequences, plan.context);
+  language_model<dynamic_arch, backend> model(dynamic_arch(architecture), kernels, plan.sequences, plan.context,
+                                              saved_activations::none);
   weight_buffer<float> weights(architecture);
   for (const std::string& note : read_tensors(from.weights, weights, architecture))
     std::cerr << "smelt: note: " << note << "\n";

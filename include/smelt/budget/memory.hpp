@@ -26,7 +26,7 @@ struct training_plan {
   int moments = 2;           ///< moments a parameter: 2 for AdamW
   int activation_bytes = 4;  ///< of a kept activation
   int index_bytes = 4;       ///< of an expert id
-  bool recompute = false;    ///< only each executed layer's input is kept, and one layer's record at a time
+  bool recompute = false;    ///< only each executed layer's input and load are kept, and one layer's rest at a time
 
   friend constexpr bool operator==(const training_plan&, const training_plan&) = default;
 };
@@ -50,8 +50,8 @@ struct inference_memory {
 namespace detail {
 
 /// A layer's record for `positions` positions: the residual stream before and between the sublayers and the normed
-/// input of the second one, the root mean squares of both, query, key, value, attention output and its log-sum-exp, router scores and
-/// selected weights, gate and up of every selected expert.
+/// input of the second one, the root mean squares of both, query, key, value, attention output and its log-sum-exp,
+/// router scores and selected weights, gate and up of every selected expert.
 template <class Count>
 [[nodiscard]] constexpr activation_elements activation_elements_in(const spec& s, bool experts,
                                                                    std::int64_t positions) noexcept {
@@ -87,8 +87,10 @@ template <class Count>
     const std::int64_t positions = tokens / g.length_divisor;
     const activation_elements one = activation_elements_in<Count>(s, g.experts, positions);
     const Count bytes = Count(one.reals) * plan.activation_bytes + Count(one.indices) * plan.index_bytes;
-    if (std::int64_t(bytes) > largest) largest = std::int64_t(bytes);
-    kept += (plan.recompute ? Count(positions) * s.width * plan.activation_bytes : bytes) * g.layers;
+    const Count input = (Count(positions) * s.width + (g.experts ? s.experts.stored : 0)) * plan.activation_bytes;
+    const std::int64_t rest = std::int64_t(bytes) - std::int64_t(input);
+    if (rest > largest) largest = rest;
+    kept += (plan.recompute ? input : bytes) * g.layers;
   }
   if (plan.recompute) kept += largest;
   const Count weights = parameters * plan.weight_bytes;

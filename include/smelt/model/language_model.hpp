@@ -2,14 +2,18 @@
 // backward.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <smelt/core/carver.hpp>
 #include <smelt/core/error.hpp>
+#include <smelt/core/page_block.hpp>
 #include <smelt/kernels/check.hpp>
 #include <smelt/model/attention_block.hpp>
 #include <smelt/model/executable.hpp>
 #include <smelt/model/feed_forward_block.hpp>
 #include <smelt/model/token_batch.hpp>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,8 +29,9 @@ struct router_evaluation {
 
 /// What a forward pass found.
 struct forward_result {
-  loss_sum cross_entropy{};                    ///< over the targets that count
-  std::vector<router_evaluation> evaluations;  ///< one a router evaluation, in execution order
+  loss_sum cross_entropy{};  ///< over the targets that count
+  /// One a router evaluation, in execution order; valid until the model's next pass.
+  std::span<const router_evaluation> evaluations{};
 
   /// Mean of the balance losses over the router evaluations that ran; 0 without experts.
   [[nodiscard]] double mean_balance() const noexcept { return mean(&router_losses::balance); }
@@ -57,24 +62,22 @@ class language_model {
   /// Buffers for `sequences` x `length` tokens. Throws errc::unsupported for a spec that only budgets cover and
   /// errc::invalid_argument for an empty batch, a length above the context or more assignments of tokens to experts
   /// than 32 bits can number.
-  language_model(A arch, B& backend, std::int64_t sequences, std::int64_t length)
+  language_model(A arch, B& backend, std::int64_t sequences, std::int64_t length,
+                 saved_activations saved = saved_activations::all)
       : arch_(checked(std::move(arch), sequences, length)),
         backend_(backend),
         sequences_(sequences),
         length_(length),
-        scratch_(spec_of(arch_), tokens()),
-        geometry_(spec_of(arch_), tokens()),
-        output_(tokens(), spec_of(arch_).width),
-        normed_(tokens(), spec_of(arch_).width),
-        gradient_(tokens(), spec_of(arch_).width),
-        final_rms_(static_cast<std::size_t>(tokens())),
-        losses_(static_cast<std::size_t>(tokens())),
-        logsumexp_(static_cast<std::size_t>(tokens())) {
-    for (const executed_layer e : schedule(spec_of(arch_))) layers_.emplace_back(spec_of(arch_), e.layer, tokens());
+        saved_(saved),
+        memory_(bytes_of(spec_of(arch_), tokens(), saved)),
+        buffers_(buffers_in(memory_, spec_of(arch_), tokens(), saved)) {
+    evaluations_.reserve(buffers_.layers.size());
   }
 
   [[nodiscard]] const spec& architecture() const noexcept { return spec_of(arch_); }
   [[nodiscard]] std::int64_t tokens() const noexcept { return sequences_ * length_; }
+  /// Bytes of all buffers, scratch memory of the backend left out.
+  [[nodiscard]] std::int64_t memory() const noexcept { return static_cast<std::int64_t>(memory_.size()); }
 
   /// Runs the batch and returns its losses; `token_losses()` has them by token. Throws errc::mismatch when the batch
   /// has another size than the model, errc::invalid_argument for a token or target outside the vocabulary or a first
@@ -84,52 +87,75 @@ class language_model {
     const auto hold = backend_.hold_weights();  // every visit of a layer shares its packed weights
     has_forward_ = false;
     forward_result result = run_layers(w, batch);
-    result.cross_entropy = backend_.cross_entropy(shape<shapes::head>(arch_), normed_.view(), w.head(), batch.targets,
-                                                  losses_, logsumexp_);
+    result.cross_entropy = backend_.cross_entropy(shape<shapes::head>(arch_), buffers_.normed.view(), w.head(),
+                                                  batch.targets, buffers_.losses, buffers_.logsumexp);
     has_forward_ = true;
     return result;
   }
 
   /// Adds the gradient of the scaled losses of the last forward pass, which must have run on `batch` and `w`, to `dw`.
   /// It consumes what that pass saved: throws errc::invalid_argument without a forward pass since the last backward
-  /// one.
+  /// one, and for a model that saves nothing.
   void backward(const weight_buffer<scalar>& w, const token_batch& batch, const loss_scale& scale,
                 weight_buffer<scalar>& dw) {
+    require_backward();
     if (!has_forward_)
       throw error(errc::invalid_argument, "every backward pass needs a forward pass of its own before it, found none");
     check(batch);
     const auto hold = backend_.hold_weights();
     has_forward_ = false;
-    backend_.cross_entropy_backward(shape<shapes::head>(arch_), normed_.view(), w.head(), batch.targets, logsumexp_,
-                                    scale.cross_entropy, scratch_.normed_gradient.view(), dw.head());
+    backend_.cross_entropy_backward(shape<shapes::head>(arch_), buffers_.normed.view(), w.head(), batch.targets,
+                                    buffers_.logsumexp, scale.cross_entropy, buffers_.scratch.normed_gradient.view(),
+                                    dw.head());
     run_layers_backward(w, batch, scale, dw);
   }
 
   /// Both passes at once, for who knows the scale beforehand: the head computes its logits once instead of twice.
-  /// Throws as forward does.
+  /// Throws as forward does, and errc::invalid_argument for a model that saves nothing.
   forward_result forward_and_backward(const weight_buffer<scalar>& w, const token_batch& batch, const loss_scale& scale,
                                       weight_buffer<scalar>& dw) {
+    require_backward();
     check(batch);
     const auto hold = backend_.hold_weights();
     has_forward_ = false;
     forward_result result = run_layers(w, batch);
-    result.cross_entropy =
-        backend_.cross_entropy_with_gradient(shape<shapes::head>(arch_), normed_.view(), w.head(), batch.targets,
-                                             scale.cross_entropy, losses_, scratch_.normed_gradient.view(), dw.head());
+    result.cross_entropy = backend_.cross_entropy_with_gradient(
+        shape<shapes::head>(arch_), buffers_.normed.view(), w.head(), batch.targets, scale.cross_entropy,
+        buffers_.losses, buffers_.scratch.normed_gradient.view(), dw.head());
     run_layers_backward(w, batch, scale, dw);
     return result;
   }
 
   /// Loss of every token of the last forward pass, in nats; 0 where the target did not count.
-  [[nodiscard]] std::span<const scalar> token_losses() const noexcept { return losses_; }
+  [[nodiscard]] std::span<const scalar> token_losses() const noexcept { return buffers_.losses; }
 
   /// The final normed hidden states of the last forward pass: [tokens, H].
-  [[nodiscard]] matrix_view<const scalar> hidden() const noexcept { return normed_.view(); }
+  [[nodiscard]] matrix_view<const scalar> hidden() const noexcept { return buffers_.normed.view(); }
 
-  /// What executed layer `i` saved in the last forward pass.
-  [[nodiscard]] const layer_activations<scalar>& layer(int i) const { return layers_.at(static_cast<std::size_t>(i)); }
+  /// What executed layer `i` saved in the last forward pass. Where not all is saved, layers share the memory of what is
+  /// not: of a model that saves inputs, only `input` and the routers' `load` are the layer's own.
+  [[nodiscard]] const layer_activations<scalar>& layer(int i) const {
+    return buffers_.layers.at(static_cast<std::size_t>(i));
+  }
 
  private:
+  [[nodiscard]] static std::size_t bytes_of(const spec& s, std::int64_t tokens, saved_activations saved) {
+    carver measure;
+    static_cast<void>(model_buffers<scalar>(s, tokens, saved, measure));
+    return measure.used();
+  }
+
+  [[nodiscard]] static model_buffers<scalar> buffers_in(const page_block& block, const spec& s, std::int64_t tokens,
+                                                        saved_activations saved) {
+    carver memory({block.data(), block.size()});
+    return {s, tokens, saved, memory};
+  }
+
+  void require_backward() const {
+    if (saved_ == saved_activations::none)
+      throw error(errc::invalid_argument, "a backward pass needs a model that saves activations or inputs, found none");
+  }
+
   static A checked(A arch, std::int64_t sequences, std::int64_t length) {
     const spec& s = require_executable(spec_of(arch));
     if (sequences < 1)
@@ -150,7 +176,14 @@ class language_model {
   /// The residual stream behind executed layer `i`.
   [[nodiscard]] matrix_view<scalar> input_after(int i) {
     const auto next = static_cast<std::size_t>(i) + 1;
-    return next < layers_.size() ? layers_[next].input.view() : output_.view();
+    return next < buffers_.layers.size() ? buffers_.layers[next].input.view() : buffers_.output.view();
+  }
+
+  /// Executed layer `e`, from its input to the input of the next one.
+  router_losses run_layer(const weight_buffer<scalar>& w, const executed_layer& e) {
+    layer_activations<scalar>& a = buffers_.layers[static_cast<std::size_t>(e.index)];
+    attention_block(arch_, backend_, w, e, buffers_.geometry, length_, a);
+    return feed_forward_block(arch_, backend_, w, e, buffers_.geometry, a, buffers_.scratch, input_after(e.index));
   }
 
   /// All of a checked batch's forward pass before the head.
@@ -158,19 +191,15 @@ class language_model {
     place(batch);
     const spec& s = spec_of(arch_);
     const schedule steps(s);
-    forward_result result;
-    result.evaluations.reserve(static_cast<std::size_t>(steps.size()));
-    backend_.embed(w(weight::embedding), batch.inputs, layers_.front().input.view());
+    evaluations_.clear();
+    backend_.embed(w(weight::embedding), batch.inputs, buffers_.layers.front().input.view());
     for (const executed_layer e : steps) {
-      layer_activations<scalar>& a = layers_[static_cast<std::size_t>(e.index)];
-      attention_block(arch_, backend_, w, e, geometry_, length_, a);
-      const router_losses losses =
-          feed_forward_block(arch_, backend_, w, e, geometry_, a, scratch_, input_after(e.index));
-      if (has_experts(s, e.layer)) result.evaluations.push_back({e.layer, e.visit, losses});
+      const router_losses losses = run_layer(w, e);
+      if (has_experts(s, e.layer)) evaluations_.push_back({e.layer, e.visit, losses});
     }
-    backend_.rms_norm(shape<shapes::norm>(arch_), output_.view(), w.vector(weight::final_norm), normed_.view(),
-                      final_rms_);
-    return result;
+    backend_.rms_norm(shape<shapes::norm>(arch_), buffers_.output.view(), w.vector(weight::final_norm),
+                      buffers_.normed.view(), buffers_.final_rms);
+    return {.evaluations = evaluations_};
   }
 
   /// All of the backward pass behind the head, whose gradient is in the scratch memory.
@@ -182,16 +211,20 @@ class language_model {
     for (const executed_layer e : steps) evaluations += has_experts(s, e.layer);
     const double share = evaluations == 0 ? 0.0 : 1.0 / evaluations;
     const router_loss_scale router_scale{scale.balance * share, scale.z * share};
-    const auto gradient = gradient_.view();
-    const auto dnormed = scratch_.normed_gradient.view();
+    const auto gradient = buffers_.gradient.view();
+    const auto dnormed = buffers_.scratch.normed_gradient.view();
     set_zero(gradient);
-    backend_.rms_norm_backward(shape<shapes::norm>(arch_), output_.view(), w.vector(weight::final_norm), final_rms_,
-                               dnormed, gradient, dw.vector(weight::final_norm));
+    backend_.rms_norm_backward(shape<shapes::norm>(arch_), buffers_.output.view(), w.vector(weight::final_norm),
+                               buffers_.final_rms, dnormed, gradient, dw.vector(weight::final_norm));
     for (int i = steps.size() - 1; i >= 0; --i) {
       const executed_layer e = steps[i];
-      layer_activations<scalar>& a = layers_[static_cast<std::size_t>(i)];
-      feed_forward_block_backward(arch_, backend_, w, e, geometry_, router_scale, a, scratch_, gradient, dw);
-      attention_block_backward(arch_, backend_, w, e, geometry_, length_, a, scratch_, gradient, dw);
+      // The record of the last executed layer is still there. What a layer writes anew for the next one has its old
+      // bits.
+      if (saved_ == saved_activations::inputs && i + 1 < steps.size()) static_cast<void>(run_layer(w, e));
+      layer_activations<scalar>& a = buffers_.layers[static_cast<std::size_t>(i)];
+      feed_forward_block_backward(arch_, backend_, w, e, buffers_.geometry, router_scale, a, buffers_.scratch, gradient,
+                                  dw);
+      attention_block_backward(arch_, backend_, w, e, buffers_.geometry, length_, a, buffers_.scratch, gradient, dw);
     }
     backend_.embed_backward(gradient, batch.inputs, dw(weight::embedding));
   }
@@ -212,26 +245,29 @@ class language_model {
     const int vocab = spec_of(arch_).vocab;
     check_ids("batch", "inputs", batch.inputs, 0, vocab);
     check_ids("batch", "targets", batch.targets, -1, vocab);
-    for (std::int64_t t = 0; t < tokens(); ++t) {
-      const std::int64_t position = t % length_;
-      const std::int64_t first = batch.first[static_cast<std::size_t>(t)];
-      if (first < 0 || first > position)
-        throw error(errc::invalid_argument, "first visible position must be from 0 to the token's own position " +
-                                                std::to_string(position) + ", found " + std::to_string(first));
+    for (std::int64_t row = 0; row < tokens(); row += length_) {
+      for (std::int64_t position = 0; position < length_; ++position) {
+        const std::int64_t first = batch.first[static_cast<std::size_t>(row + position)];
+        if (first < 0 || first > position)
+          throw error(errc::invalid_argument, "first visible position must be from 0 to the token's own position " +
+                                                  std::to_string(position) + ", found " + std::to_string(first));
+      }
     }
   }
 
   /// Fills the geometry from a checked batch.
   void place(const token_batch& batch) {
-    const int window = spec_of(arch_).attention.window;
-    for (std::int64_t t = 0; t < tokens(); ++t) {
-      const auto i = static_cast<std::size_t>(t);
-      const std::int64_t position = t % length_;
-      const std::int64_t first = batch.first[i];
-      const std::int64_t windowed = window > 0 && position - window + 1 > first ? position - window + 1 : first;
-      geometry_.position[i] = static_cast<std::int32_t>(position);
-      geometry_.first[i] = static_cast<std::int32_t>(t - position + first);
-      if (window > 0) geometry_.first_windowed[i] = static_cast<std::int32_t>(t - position + windowed);
+    const std::int64_t window = spec_of(arch_).attention.window;
+    for (std::int64_t row = 0; row < tokens(); row += length_) {
+      for (std::int64_t position = 0; position < length_; ++position) {
+        const auto i = static_cast<std::size_t>(row + position);
+        const std::int64_t first = batch.first[i];
+        buffers_.geometry.position[i] = static_cast<std::int32_t>(position);
+        buffers_.geometry.first[i] = static_cast<std::int32_t>(row + first);
+        if (window > 0)
+          buffers_.geometry.first_windowed[i] =
+              static_cast<std::int32_t>(row + (std::max)(first, position - window + 1));
+      }
     }
   }
 
@@ -239,15 +275,10 @@ class language_model {
   B& backend_;
   std::int64_t sequences_;
   std::int64_t length_;
-  std::vector<layer_activations<scalar>> layers_;
-  scratch_activations<scalar> scratch_;
-  batch_geometry<scalar> geometry_;
-  matrix<scalar> output_;    ///< [tokens, H] residual stream behind the last layer
-  matrix<scalar> normed_;    ///< [tokens, H]
-  matrix<scalar> gradient_;  ///< [tokens, H] gradient of the residual stream
-  std::vector<scalar> final_rms_;
-  std::vector<scalar> losses_;
-  std::vector<scalar> logsumexp_;
+  saved_activations saved_;
+  page_block memory_;
+  model_buffers<scalar> buffers_;  ///< in that memory
+  std::vector<router_evaluation> evaluations_;
   bool has_forward_ = false;  ///< whether the buffers hold a forward pass that no backward pass has consumed
 };
 

@@ -3,12 +3,12 @@
 
 #include <cmath>
 #include <cstdint>
+#include <smelt/core/page_block.hpp>
 #include <smelt/core/random.hpp>
 #include <smelt/core/view.hpp>
 #include <smelt/model/weight_layout.hpp>
 #include <smelt/spec/schedule.hpp>
 #include <span>
-#include <vector>
 
 namespace smelt {
 
@@ -17,18 +17,19 @@ template <class Scalar>
 class weight_buffer {
  public:
   /// All zeros.
-  explicit weight_buffer(const spec& s) : layout_(s), data_(static_cast<std::size_t>(layout_.size())) {}
+  explicit weight_buffer(const spec& s)
+      : layout_(s), memory_(static_cast<std::size_t>(layout_.size()) * sizeof(Scalar)) {}
 
   [[nodiscard]] const weight_layout& layout() const noexcept { return layout_; }
-  [[nodiscard]] std::span<Scalar> all() noexcept { return data_; }
-  [[nodiscard]] std::span<const Scalar> all() const noexcept { return data_; }
+  [[nodiscard]] std::span<Scalar> all() noexcept { return {data(), static_cast<std::size_t>(layout_.size())}; }
+  [[nodiscard]] std::span<const Scalar> all() const noexcept {
+    return {data(), static_cast<std::size_t>(layout_.size())};
+  }
 
   /// The weight as a matrix; empty when the layer has no such weight.
-  [[nodiscard]] matrix_view<Scalar> operator()(weight w, int layer = 0) noexcept {
-    return view(data_.data(), w, layer);
-  }
+  [[nodiscard]] matrix_view<Scalar> operator()(weight w, int layer = 0) noexcept { return view(data(), w, layer); }
   [[nodiscard]] matrix_view<const Scalar> operator()(weight w, int layer = 0) const noexcept {
-    return view(data_.data(), w, layer);
+    return view(static_cast<const Scalar*>(data()), w, layer);
   }
 
   /// The weight as a vector: norms and biases.
@@ -42,6 +43,7 @@ class weight_buffer {
   [[nodiscard]] matrix_view<Scalar> head() noexcept { return (*this)(head_weight()); }
 
  private:
+  [[nodiscard]] Scalar* data() const noexcept { return reinterpret_cast<Scalar*>(memory_.data()); }
   template <class T>
   [[nodiscard]] matrix_view<T> view(T* data, weight w, int layer) const noexcept {
     const weight_place p = layout_(w, layer);
@@ -56,7 +58,7 @@ class weight_buffer {
   }
 
   weight_layout layout_;
-  std::vector<Scalar> data_;
+  page_block memory_;
 };
 
 /// Starts the weights from `seed`: gains 1, biases 0, embedding normal with deviation 0.02, matrices normal with

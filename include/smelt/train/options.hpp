@@ -54,6 +54,8 @@ struct train_options {
   std::uint64_t seed = 0;             ///< of the initial weights and the order of the data
   std::int64_t largest_skip_run = 8;  ///< this many steps in a row with non-finite gradients end the run
 
+  bool recompute = false;  ///< the backward pass computes layers again: less memory, the same numbers
+
   friend bool operator==(const train_options&, const train_options&) = default;
 
   [[nodiscard]] std::int64_t step_tokens() const noexcept { return sequences * length * accumulation; }

@@ -6,7 +6,7 @@
 
 namespace smelt {
 
-/// The options as logs and checkpoints keep them.
+/// The options as logs and checkpoints keep them: all that decide the numbers of a run, and so not recomputation.
 [[nodiscard]] inline nlohmann::json to_json(const train_options& o) {
   return {{"tokens", o.tokens},
           {"length", o.length},

@@ -1,12 +1,35 @@
 // What is known of a training step once it is done? The line of the run's log.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <smelt/spec/visit.hpp>
 #include <string>
-#include <vector>
 
 namespace smelt {
+
+/// One number a visit of the looped layers, without memory of its own to ask for.
+class visit_values {
+ public:
+  using value_type = double;
+  using const_iterator = const double*;
+
+  visit_values() = default;
+  /// Zeros. Precondition: 0 <= visits <= max_visits.
+  explicit visit_values(int visits) : size_(static_cast<std::size_t>(visits)) {}
+
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] double& operator[](std::size_t visit) noexcept { return values_[visit]; }
+  [[nodiscard]] double operator[](std::size_t visit) const noexcept { return values_[visit]; }
+  [[nodiscard]] const double* begin() const noexcept { return values_.data(); }
+  [[nodiscard]] const double* end() const noexcept { return values_.data() + size_; }
+
+ private:
+  std::array<double, max_visits> values_{};
+  std::size_t size_ = 0;
+};
 
 /// One training step. Losses are means over the step's targets (cross-entropy, nats a token) or over the router
 /// evaluations that ran (balance: 1 is uniform; z: squared logsumexp).
@@ -17,8 +40,8 @@ struct step_record {
   double loss = 0;          ///< cross-entropy alone; 0 when no target counted
   double balance = 0;
   double z = 0;
-  std::vector<double> visit_balance;  ///< [visits] of the looped layers; of all layers without a loop
-  std::vector<double> visit_z;        ///< [visits]
+  visit_values visit_balance;  ///< [visits] of the looped layers; of all layers without a loop
+  visit_values visit_z;        ///< [visits]
   double learning_rate = 0;
   double gradient_norm = 0;  ///< before clipping; NaN when not finite
   std::int64_t skipped = 0;  ///< steps so far whose gradients were not finite

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <concepts>
@@ -45,7 +46,8 @@ class trainer final : public training {
       : options_(validate(options)),
         backend_(backend),
         data_(data),
-        model_(trainable(std::move(arch)), backend, options.sequences, options.length),
+        model_(trainable(std::move(arch)), backend, options.sequences, options.length,
+               options.recompute ? saved_activations::inputs : saved_activations::all),
         weights_(model_.architecture()),
         gradients_(model_.architecture()),
         optimizer_(model_.architecture()),
@@ -158,13 +160,12 @@ class trainer final : public training {
                            .balance = options_.balance * share,
                            .z = options_.z * share};
     const bool biased = s.experts.balance_bias && s.dense_layers < s.layers;
-    std::vector<double> loads(biased ? static_cast<std::size_t>(s.layers) * static_cast<std::size_t>(s.experts.stored)
-                                     : 0);
+    loads_.assign(biased ? static_cast<std::size_t>(s.layers) * static_cast<std::size_t>(s.experts.stored) : 0, 0.0);
     const loop_span span = span_of(s);
     const int visits = span.visits;
-    record.visit_balance.resize(static_cast<std::size_t>(visits));
-    record.visit_z.resize(static_cast<std::size_t>(visits));
-    std::vector<std::int64_t> visit_evaluations(static_cast<std::size_t>(visits));
+    record.visit_balance = visit_values(visits);
+    record.visit_z = visit_values(visits);
+    std::array<std::int64_t, max_visits> visit_evaluations{};
     if (!gradients_are_zero_) std::ranges::fill(gradients_.all(), scalar(0));
     gradients_are_zero_ = false;
     double nats = 0;
@@ -183,10 +184,10 @@ class trainer final : public training {
           record.visit_z[visit] += r.losses.z;
           ++visit_evaluations[visit];
         }
-        if (biased) add_loads(loads);
+        if (biased) add_loads();
       }
     }
-    for (std::size_t v = 0; v < visit_evaluations.size(); ++v) {
+    for (std::size_t v = 0; v < record.visit_balance.size(); ++v) {
       const auto n = static_cast<double>(std::max<std::int64_t>(visit_evaluations[v], 1));
       record.visit_balance[v] /= n;
       record.visit_z[v] /= n;
@@ -213,28 +214,28 @@ class trainer final : public training {
     const double clip = options_.clip > 0 && norm.norm > options_.clip ? options_.clip / norm.norm : 1.0;
     optimizer_.apply(backend_, options_, record.learning_rate, clip, step_ - skipped_ + 1, gradients_, weights_);
     gradients_are_zero_ = true;  // the update has set them
-    if (biased) move_balance_bias(loads);
+    if (biased) move_balance_bias();
     return record;
   }
 
   /// Adds each layer's selection shares of the last forward pass, over its visits.
-  void add_loads(std::vector<double>& loads) const {
+  void add_loads() {
     const spec& s = architecture();
     for (const executed_layer e : schedule(s)) {
       if (!has_experts(s, e.layer)) continue;
-      const std::vector<scalar>& load = model_.layer(e.index).routed.load;
+      const std::span<const scalar> load = model_.layer(e.index).routed.load;
       for (std::size_t i = 0; i < load.size(); ++i)
-        loads[static_cast<std::size_t>(e.layer) * load.size() + i] += static_cast<double>(load[i]);
+        loads_[static_cast<std::size_t>(e.layer) * load.size() + i] += static_cast<double>(load[i]);
     }
   }
 
   /// Loss-free balancing: a bias rises by a fixed step where the load is below the mean and falls where it is above.
-  void move_balance_bias(const std::vector<double>& loads) {
+  void move_balance_bias() {
     const spec& s = architecture();
     const auto experts = static_cast<std::size_t>(s.experts.stored);
     for (int layer = s.dense_layers; layer < s.layers; ++layer) {
       const std::span<scalar> bias = weights_.vector(weight::balance_bias, layer);
-      const double* load = loads.data() + static_cast<std::size_t>(layer) * experts;
+      const double* load = loads_.data() + static_cast<std::size_t>(layer) * experts;
       double mean = 0;
       for (std::size_t i = 0; i < experts; ++i) mean += load[i] / static_cast<double>(experts);
       for (std::size_t i = 0; i < experts; ++i) {
@@ -253,6 +254,7 @@ class trainer final : public training {
   bool gradients_are_zero_ = true;  ///< not after a step that changed no weight
   optimizer<scalar> optimizer_;
   std::vector<batch> batches_;
+  std::vector<double> loads_;  ///< [layers, E] of a step
   double step_flops_;
   std::int64_t step_ = 0;
   std::int64_t skipped_ = 0;

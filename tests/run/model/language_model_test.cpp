@@ -113,18 +113,67 @@ TEST_CASE("both passes at once are the forward pass and the backward pass", "[mo
     weight_buffer<double> expected(s);
     const forward_result apart = model.forward(w, batch.view());
     const std::vector<double> losses(model.token_losses().begin(), model.token_losses().end());
+    const double balance = apart.mean_balance(), z = apart.mean_z();
     model.backward(w, batch.view(), scale, expected);
 
     weight_buffer<double> found(s);
     const forward_result at_once = model.forward_and_backward(w, batch.view(), scale, found);
     CHECK(at_once.cross_entropy.nats == apart.cross_entropy.nats);
     CHECK(at_once.cross_entropy.targets == apart.cross_entropy.targets);
-    CHECK(at_once.mean_balance() == apart.mean_balance());
-    CHECK(at_once.mean_z() == apart.mean_z());
+    CHECK(at_once.mean_balance() == balance);
+    CHECK(at_once.mean_z() == z);
     CHECK(std::equal(losses.begin(), losses.end(), model.token_losses().begin()));
     CHECK(std::equal(expected.all().begin(), expected.all().end(), found.all().begin()));
     // It leaves no forward pass for a backward one.
     CHECK_THROWS_WITH(model.backward(w, batch.view(), scale, found), ContainsSubstring("found none"));
+  }
+}
+
+TEST_CASE("a model that computes layers again has the same gradients, to the bit, in less memory", "[model]") {
+  oracle backend;
+  for (const auto& [name, s] : smelt_test::executable_variants()) {
+    INFO(name);
+    const weight_buffer<double> w = random_weights<double>(s);
+    const owned_batch batch(s.vocab, 2, 9);
+    const loss_scale scale{.cross_entropy = 0.1, .balance = 0.3, .z = 0.1};
+    language_model<dynamic_arch, oracle> keeps(dynamic_arch(s), backend, 2, 9);
+    language_model<dynamic_arch, oracle> computes(dynamic_arch(s), backend, 2, 9, saved_activations::inputs);
+    CHECK(computes.memory() < keeps.memory());
+    weight_buffer<double> expected(s), found(s);
+    for (int pass = 0; pass < 2; ++pass) {  // the second one finds what the first one left
+      const forward_result a = keeps.forward(w, batch.view());
+      const forward_result b = computes.forward(w, batch.view());
+      CHECK(a.cross_entropy.nats == b.cross_entropy.nats);
+      CHECK(a.mean_balance() == b.mean_balance());
+      for (const executed_layer e : schedule(s))
+        CHECK(std::ranges::equal(keeps.layer(e.index).routed.load, computes.layer(e.index).routed.load));
+      keeps.backward(w, batch.view(), scale, expected);
+      computes.backward(w, batch.view(), scale, found);
+      CHECK(std::equal(expected.all().begin(), expected.all().end(), found.all().begin()));
+    }
+    keeps.forward_and_backward(w, batch.view(), scale, expected);
+    computes.forward_and_backward(w, batch.view(), scale, found);
+    CHECK(std::equal(expected.all().begin(), expected.all().end(), found.all().begin()));
+  }
+}
+
+TEST_CASE("a model for evaluation alone has the losses of any other, and no backward pass", "[model]") {
+  oracle backend;
+  for (const auto& [name, s] : smelt_test::executable_variants()) {
+    INFO(name);
+    const weight_buffer<double> w = random_weights<double>(s);
+    const owned_batch batch(s.vocab, 2, 9);
+    language_model<dynamic_arch, oracle> trains(dynamic_arch(s), backend, 2, 9, saved_activations::inputs);
+    language_model<dynamic_arch, oracle> predicts(dynamic_arch(s), backend, 2, 9, saved_activations::none);
+    CHECK(predicts.memory() < trains.memory());
+    const forward_result a = trains.forward(w, batch.view());
+    const forward_result b = predicts.forward(w, batch.view());
+    CHECK(a.cross_entropy.nats == b.cross_entropy.nats);
+    CHECK(a.mean_z() == b.mean_z());
+    CHECK(std::ranges::equal(trains.token_losses(), predicts.token_losses()));
+    weight_buffer<double> dw(s);
+    CHECK_THROWS_WITH(predicts.backward(w, batch.view(), {}, dw), ContainsSubstring("found none"));
+    CHECK_THROWS_WITH(predicts.forward_and_backward(w, batch.view(), {}, dw), ContainsSubstring("found none"));
   }
 }
 

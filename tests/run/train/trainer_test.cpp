@@ -1,6 +1,9 @@
 // Does a run learn, go on after an interruption to the bit, and refuse what is not its own?
 #include <smelt/train/trainer.hpp>
 
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +15,7 @@
 #include <smelt/kernels/reference/backend.hpp>
 
 #include "catch.hpp"
+#include "support/allocations.hpp"
 #include "support/small_specs.hpp"
 #include "support/synthetic_text.hpp"
 #include "support/temporary_folder.hpp"
@@ -41,6 +45,13 @@ spec small_model() {
 
 train_options quick(std::int64_t steps) {
   return {.tokens = steps * 4 * 32, .length = 32, .sequences = 2, .accumulation = 2, .learning_rate = 1e-2, .seed = 5};
+}
+
+/// Pages that the system has had to give this process.
+long minor_faults() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
 }
 
 using serial = cpu<serial_executor>;
@@ -104,6 +115,51 @@ TEST_CASE("a resumed run has the bits of an uninterrupted one, whatever the thre
   const saved_checkpoint got = second.save(run_folder(folder.path() / "parts"), 1);
   for (const char* file : {"model.safetensors", "optimizer.safetensors"})
     CHECK(bytes_of(got.folder / file) == bytes_of(expected.folder / file));
+}
+
+TEST_CASE("a run that computes layers again is the run that keeps them, and either goes on with the other", "[train]") {
+  const dataset data = text();
+  spec s = small_model();
+  s.experts.balance_bias = true;
+  const smelt_test::temporary_folder folder;
+  serial backend{serial_executor(1)};
+  trainer<dynamic_arch, serial> keeps(dynamic_arch(s), backend, data, quick(6));
+  train_options again = quick(6);
+  again.recompute = true;
+  trainer<dynamic_arch, serial> computes(dynamic_arch(s), backend, data, again);
+  for (int step = 0; step < 3; ++step) CHECK(keeps.advance().loss == computes.advance().loss);
+  computes.save(run_folder(folder.path()), 1);
+  trainer<dynamic_arch, serial> resumed(dynamic_arch(s), backend, data, quick(6));
+  resumed.resume(*open_newest_checkpoint(folder.path()).newest);
+  while (!keeps.done()) CHECK(keeps.advance().loss == resumed.advance().loss);
+  CHECK(std::ranges::equal(keeps.weights().all(), resumed.weights().all()));
+}
+
+TEST_CASE("after its first step a run asks the system for nothing", "[train]") {
+  const dataset data = text();
+  spec s = small_model();
+  s.width = 64;
+  s.experts = {.stored = 16, .active = 4, .hidden = 64, .renormalise = true};
+  s.experts.balance_bias = true;
+  std::vector<compute_type> types{compute_type::fp32};
+  if (is_usable(instruction_set::avx512_bf16)) types.push_back(compute_type::bf16);
+  for (const compute_type compute : types) {
+    for (const bool recompute : {false, true}) {
+      INFO(name_of(compute) << (recompute ? " computing layers again" : ""));
+      threaded backend{threads_executor(2), compute};
+      train_options o = quick(30);
+      o.sequences = 16;
+      o.tokens = 30 * o.step_tokens();
+      o.recompute = recompute;
+      trainer<dynamic_arch, threaded> run(dynamic_arch(s), backend, data, o);
+      static_cast<void>(run.advance());
+      const std::int64_t before = smelt::test::allocations();
+      const long faults = minor_faults();
+      for (int step = 2; step <= 5; ++step) REQUIRE(run.advance().not_finite.empty());
+      CHECK(smelt::test::allocations() == before);
+      CHECK(minor_faults() - faults < 4 * 100);
+    }
+  }
 }
 
 TEST_CASE("a checkpoint of something else is refused with every difference", "[train]") {
@@ -173,12 +229,12 @@ TEST_CASE("a gradient that is not finite changes nothing and is named", "[train]
   for (int i = 1; i <= 2; ++i) {
     const step_record r = run.advance();
     CHECK(r.skipped == i);
-    CHECK(r.not_finite == "gradient of layer 0 query");
+    CHECK(r.not_finite == "gradient of layer 0 output");
     CHECK(std::isnan(r.gradient_norm));
   }
   // What is thrown leaves the run as it was, however often it is tried.
   for (int i = 0; i < 2; ++i) {
-    CHECK_THROWS_WITH(run.advance(), ContainsSubstring("step 4: the gradient of layer 0 query is not finite") &&
+    CHECK_THROWS_WITH(run.advance(), ContainsSubstring("step 4: the gradient of layer 0 output is not finite") &&
                                          ContainsSubstring("changed no weight: 3") &&
                                          ContainsSubstring("now 0.00972861679)"));
     CHECK(run.step() == 3);
@@ -401,10 +457,11 @@ TEST_CASE("products in bf16 learn what products in fp32 learn", "[train]") {
     mean += (found - expected) / 200;
   }
   CHECK(differ);
-  // In nats a token; the loss falls by three. Single steps of two runs drift apart, their means do not.
-  CHECK(furthest < 0.15);
+  // In nats a token; the loss falls by four. Single steps of two runs drift apart as those of two seeds do, their means
+  // do not.
+  CHECK(furthest < 0.3);
   CHECK(std::abs(mean) < 0.02);
-  CHECK(b.evaluate(0, always).loss() == Approx(a.evaluate(0, always).loss()).margin(0.03));
+  CHECK(b.evaluate(0, always).loss() == Approx(a.evaluate(0, always).loss()).margin(0.06));
 }
 
 TEST_CASE("a checkpoint that cannot be resumed changes nothing", "[train]") {

@@ -23,14 +23,30 @@ struct alignas(64) arena_slot {
   std::atomic_flag taken;
 };
 
+// The largest of the arenas that tasks borrow.
+struct arena_level {
+  std::atomic<std::size_t> bytes{0};
+
+  void raise(std::size_t to) noexcept {
+    std::size_t now = bytes.load(std::memory_order_relaxed);
+    while (now < to && !bytes.compare_exchange_weak(now, to, std::memory_order_relaxed)) {
+    }
+  }
+};
+
 }  // namespace detail
 
 /// An arena lent to a task while it runs, reset. Which one is chance, so a task reads nothing from it that it has not
 /// written.
 class arena_loan {
  public:
-  explicit arena_loan(detail::arena_slot& slot) : slot_(slot) { slot_.memory.reset(); }
-  ~arena_loan() { slot_.taken.clear(std::memory_order_release); }
+  arena_loan(detail::arena_slot& slot, detail::arena_level& level) : slot_(slot), level_(level) {
+    slot_.memory.reset();
+  }
+  ~arena_loan() {
+    level_.raise(slot_.memory.capacity());
+    slot_.taken.clear(std::memory_order_release);
+  }
   arena_loan(const arena_loan&) = delete;
   arena_loan& operator=(const arena_loan&) = delete;
   [[nodiscard]] arena* operator->() const noexcept { return &slot_.memory; }
@@ -38,6 +54,7 @@ class arena_loan {
 
  private:
   detail::arena_slot& slot_;
+  detail::arena_level& level_;
 };
 
 /// An executor whose type is forgotten, so that an op is compiled once for all of them.
@@ -81,13 +98,13 @@ class context {
   template <class F>
   void for_each(std::int64_t n, F&& f) {
     executor_.for_each(n, std::forward<F>(f));
+    level_arenas();
   }
 
   /// Runs f(first, last) for consecutive chunks of [0, n) of `chunk` elements, the last one shorter.
   template <class F>
   void for_chunks(std::int64_t n, std::int64_t chunk, F&& f) {
-    executor_.for_each((n + chunk - 1) / chunk,
-                       [&](std::int64_t i) { f(i * chunk, (i + 1) * chunk < n ? (i + 1) * chunk : n); });
+    for_each((n + chunk - 1) / chunk, [&](std::int64_t i) { f(i * chunk, (i + 1) * chunk < n ? (i + 1) * chunk : n); });
   }
 
   /// The op's own memory, reset: what an earlier op took from it is gone.
@@ -100,7 +117,7 @@ class context {
   [[nodiscard]] arena_loan lend() {
     for (;;) {
       for (int i = 0; i < slot_count_; ++i) {
-        if (!slots_[i].taken.test_and_set(std::memory_order_acquire)) return arena_loan(slots_[i]);
+        if (!slots_[i].taken.test_and_set(std::memory_order_acquire)) return arena_loan(slots_[i], *level_);
       }
       std::this_thread::yield();
     }
@@ -115,7 +132,8 @@ class context {
   /// Packed copies of a weight: what is kept of it, or else memory that pack(elements) fills; taken from
   /// `memory` when nobody holds the weights still.
   template <class Element, class Pack>
-  [[nodiscard]] const Element* packed_weight(arena& memory, const void* weight, weight_form form, std::int64_t size, Pack pack) {
+  [[nodiscard]] const Element* packed_weight(arena& memory, const void* weight, weight_form form, std::int64_t size,
+                                             Pack pack) {
     if (panels_.held()) return panels_.get<Element>(weight, form, size, pack);
     const std::span<Element> copy = memory.take<Element>(size);
     pack(copy.data());
@@ -135,10 +153,24 @@ class context {
   }
 
  private:
+  /// Which task gets which arena is chance: all of them become as large as the largest, so that none grows later.
+  void level_arenas() {
+    const std::size_t level = level_->bytes.load(std::memory_order_relaxed);
+    if (level == leveled_) return;
+    for (int i = 0; i < slot_count_; ++i) {
+      if (slots_[i].taken.test_and_set(std::memory_order_acquire)) continue;  // lent to the op itself
+      slots_[i].memory.reserve(level);
+      slots_[i].taken.clear(std::memory_order_release);
+    }
+    leveled_ = level;
+  }
+
   any_executor executor_;
   arena shared_;
   int slot_count_;
   std::unique_ptr<detail::arena_slot[]> slots_;
+  std::unique_ptr<detail::arena_level> level_ = std::make_unique<detail::arena_level>();  // a context moves
+  std::size_t leveled_ = 0;
   rotary_tables rotary_;
   weight_panels panels_;
 };
