@@ -66,19 +66,18 @@ template <class Element>
   return sum_lanes(sums);
 }
 
-// A token's loss and its parts; the row holds e^(logit - top) afterwards.
-struct token_loss {
-  float loss = 0;
-  float logsumexp = 0;
-  float sum = 0;
-};
-
-[[nodiscard]] inline token_loss loss_of(float* row, std::int64_t padded, std::int32_t target) noexcept {
-  const float target_logit = row[target];
-  const float top = greatest(row, padded);
-  const float sum = exponentiate(row, padded, top);
-  const float logsumexp = top + std::log(sum);
-  return {.loss = logsumexp - target_logit, .logsumexp = logsumexp, .sum = sum};
+// Losses of some tokens, with the greatest logit and the sum of e^(logit - greatest) of each; the rows hold those
+// powers afterwards. All rows take one part after the other, so that they hide each other's latencies.
+inline void loss_rows(logit_rows rows, std::int64_t padded, std::span<const std::int32_t> tokens,
+                      std::span<const std::int32_t> targets, std::span<float> losses, float* tops,
+                      float* sums) noexcept {
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  for (std::int64_t r = 0; r < count; ++r) {
+    tops[r] = greatest(rows[r], padded);
+    losses[tokens[r]] = tops[r] - rows[r][targets[tokens[r]]];
+  }
+  for (std::int64_t r = 0; r < count; ++r) sums[r] = exponentiate(rows[r], padded, tops[r]);
+  for (std::int64_t r = 0; r < count; ++r) losses[tokens[r]] += std::log(sums[r]);
 }
 
 [[nodiscard]] inline loss_sum sum_of(std::span<const float> losses, std::int64_t targets) noexcept {
@@ -87,38 +86,53 @@ struct token_loss {
   return result;
 }
 
-// Scales the rows by a number each, and hands what they are then also to the left operand of the table's gradient,
-// whose rows are vocabulary entries: word k holds tokens k * word_depth on.
+// Scales the rows by a number each, which makes them the left operand of the gradient of the inputs, in place or in
+// `memory`. `columns` receives the left operand of the table's gradient, whose rows are vocabulary entries: word k
+// holds tokens k * word_depth on.
 template <class Element>
-void scale_rows(logit_rows rows, std::int64_t count, std::int64_t padded, const float* scales, Element* columns,
-                std::int64_t column_stride) noexcept {
-  for (std::int64_t r = 0; r < count; r += word_depth<Element>) {
-    const std::int64_t word = r / word_depth<Element> * column_stride;
-    float* row = rows[r];
-    if constexpr (word_depth<Element> == 1) {
-      for (std::int64_t v = 0; v < padded; v += lanes) {
-        const floats value = load(row + v) * scales[r];
-        store(row + v, value);
-        put_words(columns, word + v, value);
-      }
-    } else {
-      float* next = r + 1 < count ? rows[r + 1] : nullptr;
-      for (std::int64_t v = 0; v < padded; v += lanes) {
-        const floats value = load(row + v) * scales[r];
-        store(row + v, value);
-        floats next_value = {};
-        if (next != nullptr) {
-          next_value = load(next + v) * scales[r + 1];
-          store(next + v, next_value);
-        }
-        put_words(columns, word + v, make_words<Element>(value, next_value));
+[[nodiscard]] row_operand<Element> scale_rows(arena& memory, logit_rows rows, std::int64_t count, std::int64_t padded,
+                                              const float* scales, Element* columns, std::int64_t column_stride) {
+#if SMELT_BF16
+  if constexpr (std::is_same_v<Element, bf16>) {
+    const std::int64_t row_words = whole_vectors(words<bf16>(padded)) + policy::row_padding;
+    bf16* const to = memory.take<bf16>((count + 1) * row_words * word_depth<bf16>).data();
+    for (std::int64_t r = 0; r < count; r += 2) {
+      const auto get = [&](std::int64_t row, std::int64_t v) {
+        return v < padded && row < count ? load(rows[row] + v) * scales[row] : floats{};
+      };
+      const auto put_row = [&](std::int64_t row, std::int64_t v, floats low, floats high) {
+        put_words(to, row * row_words + v / 2, (floats)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low));
+      };
+      for (std::int64_t v = 0; v < padded; v += 2 * lanes) {
+        const floats low = get(r, v);
+        const floats high = get(r, v + lanes);
+        const floats next_low = get(r + 1, v);
+        const floats next_high = get(r + 1, v + lanes);
+        put_row(r, v, low, high);
+        put_row(r + 1, v, next_low, next_high);
+        put_words(columns, r / 2 * column_stride + v, make_words<bf16>(low, next_low));
+        put_words(columns, r / 2 * column_stride + v + lanes, make_words<bf16>(high, next_high));
       }
     }
+    return {to, row_words};
+  } else
+#endif
+  {
+    static_assert(std::is_same_v<Element, float>);
+    static_cast<void>(memory);
+    for (std::int64_t r = 0; r < count; ++r) {
+      for (std::int64_t v = 0; v < padded; v += lanes) {
+        const floats value = load(rows[r] + v) * scales[r];
+        store(rows[r] + v, value);
+        store(columns + r * column_stride + v, value);
+      }
+    }
+    return {rows.data, rows.stride};
   }
 }
 
-// dx and dtable += of the gradients of the logits. The rows of a task's tokens go through dlogits(r, row): it leaves
-// there, but for a factor that it returns, the gradients of the logits of counted token r.
+// dx and dtable += of the gradients of the logits. The rows of a task's tokens go through dlogits(tokens, rows,
+// scales): it leaves there the gradients of the logits but for a factor for each row.
 template <class Element, class Dlogits>
 void head_gradient(context& c, arena& shared, matrix_view<const float> x, matrix_view<const float> table,
                    std::span<const std::int32_t> targets, std::span<const std::int32_t> counted, std::int64_t vocab,
@@ -136,7 +150,7 @@ void head_gradient(context& c, arena& shared, matrix_view<const float> x, matrix
   const std::int64_t block = (std::min)(policy::head_block(vocab), tokens);
   const std::int64_t task_rows = policy::head_rows(vocab);
   const std::span<Element> inputs = shared.take<Element>(packed_size<Element>(block, width));
-  const std::int64_t left_stride = padded + policy::row_padding;
+  const std::int64_t left_stride = whole_vectors((padded + 1) / 2) * 2 + policy::row_padding;  // pairs of vectors
   const std::span<Element> left = shared.take<Element>(words<Element>(block) * left_stride * word_depth<Element>);
   const std::int64_t panels = panel_count(width);
   for (std::int64_t begin = 0; begin < tokens; begin += block) {
@@ -153,13 +167,13 @@ void head_gradient(context& c, arena& shared, matrix_view<const float> x, matrix
       const std::span<const std::int32_t> task_tokens = mine.subspan(first, count);
       const arena_loan memory = c.lend();
       const logit_rows logits = head_logits(*memory, x, task_tokens, columns, vocab);
-      const std::span<float> scales = memory->take<float>(count);
-      for (std::int64_t r = 0; r < count; ++r) scales[r] = dlogits(begin + first + r, logits[r]);
-      scale_rows(logits, count, padded, scales.data(),
-                 left.data() + first / word_depth<Element> * left_stride * word_depth<Element>, left_stride);
+      float scales[policy::most_head_rows];
+      dlogits(task_tokens, logits, scales);
+      const row_operand<Element> gradients =
+          scale_rows(*memory, logits, count, padded, scales,
+                     left.data() + first / word_depth<Element> * left_stride * word_depth<Element>, left_stride);
       const auto gradient = [&](float* to) {
-        multiply(rows_of<Element>(*memory, logits.data, logits.stride, count, vocab),
-                 packed_operand<Element>{rows, vocab}, count, vocab, width, overwrite(to, width));
+        multiply(gradients, packed_operand<Element>{rows, vocab}, count, vocab, width, overwrite(to, width));
       };
       if (adjacent(task_tokens)) {
         gradient(dx.data + task_tokens.front() * width);
@@ -214,14 +228,12 @@ template <class Element, ShapeOf<head_shape> Shape>
       detail::transposed_panels<Element>(c, shared, matrix_view<const float>(table.data, vocab, width));
   c.for_chunks(tokens, policy::head_rows(vocab), [&](std::int64_t first, std::int64_t last) {
     const arena_loan memory = c.lend();
-    const detail::logit_rows logits =
-        detail::head_logits(*memory, x, counted.subspan(first, last - first), columns, vocab);
-    for (std::int64_t r = first; r < last; ++r) {
-      const std::int64_t t = counted[r];
-      const detail::token_loss found = detail::loss_of(logits[r - first], detail::whole_vectors(vocab), targets[t]);
-      losses[t] = found.loss;
-      logsumexp[t] = found.logsumexp;
-    }
+    const std::span<const std::int32_t> task_tokens = counted.subspan(first, last - first);
+    const detail::logit_rows logits = detail::head_logits(*memory, x, task_tokens, columns, vocab);
+    float tops[policy::most_head_rows];
+    float sums[policy::most_head_rows];
+    detail::loss_rows(logits, detail::whole_vectors(vocab), task_tokens, targets, losses, tops, sums);
+    for (std::int64_t r = 0; r < last - first; ++r) logsumexp[task_tokens[r]] = tops[r] + std::log(sums[r]);
   });
   return detail::sum_of(losses, tokens);
 }
@@ -241,11 +253,13 @@ void cross_entropy_backward(context& c, Shape shape, matrix_view<const float> x,
   const std::span<const std::int32_t> counted = detail::counted_targets(shared, targets);
   const auto factor = static_cast<float>(scale);
   detail::head_gradient<Element>(
-      c, shared, x, table, targets, counted, vocab, dx, dtable, [&](std::int64_t r, float* row) {
-        const std::int64_t t = counted[r];
-        static_cast<void>(detail::exponentiate(row, detail::whole_vectors(vocab), logsumexp[t]));
-        row[targets[t]] -= 1.0F;
-        return factor;
+      c, shared, x, table, targets, counted, vocab, dx, dtable,
+      [&](std::span<const std::int32_t> tokens, detail::logit_rows rows, float* scales) {
+        for (std::int64_t r = 0; r < static_cast<std::int64_t>(tokens.size()); ++r) {
+          static_cast<void>(detail::exponentiate(rows[r], detail::whole_vectors(vocab), logsumexp[tokens[r]]));
+          rows[r][targets[tokens[r]]] -= 1.0F;
+          scales[r] = factor;
+        }
       });
 }
 
@@ -263,14 +277,17 @@ template <class Element, ShapeOf<head_shape> Shape>
   arena& shared = c.shared();
   const std::span<const std::int32_t> counted = detail::counted_targets(shared, targets);
   const auto factor = static_cast<float>(scale);
-  detail::head_gradient<Element>(
-      c, shared, x, table, targets, counted, vocab, dx, dtable, [&](std::int64_t r, float* row) {
-        const std::int64_t t = counted[r];
-        const detail::token_loss found = detail::loss_of(row, detail::whole_vectors(vocab), targets[t]);
-        losses[t] = found.loss;
-        row[targets[t]] -= found.sum;
-        return factor / found.sum;
-      });
+  detail::head_gradient<Element>(c, shared, x, table, targets, counted, vocab, dx, dtable,
+                                 [&](std::span<const std::int32_t> tokens, detail::logit_rows rows, float* scales) {
+                                   float tops[policy::most_head_rows];
+                                   float sums[policy::most_head_rows];
+                                   detail::loss_rows(rows, detail::whole_vectors(vocab), tokens, targets, losses, tops,
+                                                     sums);
+                                   for (std::int64_t r = 0; r < static_cast<std::int64_t>(tokens.size()); ++r) {
+                                     rows[r][targets[tokens[r]]] -= sums[r];
+                                     scales[r] = factor / sums[r];
+                                   }
+                                 });
   return detail::sum_of(losses, static_cast<std::int64_t>(counted.size()));
 }
 
