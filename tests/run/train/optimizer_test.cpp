@@ -1,9 +1,12 @@
 // Does a step move what it should, and measure what it moves?
 #include <smelt/train/optimizer.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <smelt/kernels/reference/backend.hpp>
+#include <vector>
 
 #include "catch.hpp"
 #include "support/model_fixture.hpp"
@@ -34,12 +37,57 @@ TEST_CASE("gradients neither move the balancing bias nor are measured there", "[
   g.vector(weight::router, 1)[0] = 3;
   CHECK(norm_of(backend, g).norm == 3);
   weight_buffer<float> w = smelt_test::random_weights<float>(s);
-  const weight_buffer<float> before = w;
+  const weight_buffer<float> before = smelt_test::random_weights<float>(s);
   optimizer<float> adamw(s);
   adamw.apply(backend, {.weight_decay = 0}, 0.1, 1.0, 1, g, w);
   for (std::size_t e = 0; e < 4; ++e)
     CHECK(w.vector(weight::balance_bias, 1)[e] == before.vector(weight::balance_bias, 1)[e]);
   CHECK(w.vector(weight::router, 1)[0] == Approx(before.vector(weight::router, 1)[0] - 0.1F));
+  CHECK(g.vector(weight::router, 1)[0] == 0);
+  CHECK(std::isnan(g.vector(weight::balance_bias, 1)[2]));
+}
+
+TEST_CASE("the norm is of every weight, on both sides of each balancing bias", "[train]") {
+  reference<float> backend;
+  for (const auto& [name, s] : smelt_test::executable_variants()) {
+    INFO(name);
+    weight_buffer<float> g = smelt_test::random_weights<float>(s);
+    double squares = 0;
+    g.layout().for_each([&](weight w, int layer, const weight_place& p) {
+      if (w == weight::balance_bias) return;
+      for (std::int64_t i = 0; i < p.size(); ++i) {
+        const double x = g(w, layer < 0 ? 0 : layer).data[i];
+        squares += x * x;
+      }
+    });
+    CHECK(norm_of(backend, g).norm == Approx(std::sqrt(squares)).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("an update moves every weight by its own decay, in few ranges", "[train]") {
+  for (const auto& [name, s] : smelt_test::executable_variants()) {
+    INFO(name);
+    const weight_layout layout(s);
+    const std::vector<parameter_range> ranges = moved_ranges(layout);
+    // By element: -1 is not moved, or whether it is decayed.
+    std::vector<int> found(static_cast<std::size_t>(layout.size()), -1);
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      const parameter_range& r = ranges[i];
+      REQUIRE(r.size > 0);
+      if (i > 0) {
+        const std::int64_t end = ranges[i - 1].first + ranges[i - 1].size;
+        REQUIRE(r.first >= end);
+        CHECK((r.first > end || r.decayed != ranges[i - 1].decayed));
+      }
+      std::fill_n(found.begin() + r.first, r.size, r.decayed ? 1 : 0);
+    }
+    layout.for_each([&](weight w, int layer, const weight_place& p) {
+      INFO(describe(w, layer));
+      const int expected = w == weight::balance_bias ? -1 : is_decayed(w) ? 1 : 0;
+      CHECK(std::all_of(found.begin() + p.offset, found.begin() + p.offset + p.size(),
+                        [&](int f) { return f == expected; }));
+    });
+  }
 }
 
 TEST_CASE("every weight is described by its own name", "[train]") {
