@@ -28,9 +28,9 @@ class weights_hold {
   weight_panels* panels_;
 };
 
-/// Which form of a weight is packed: for products with the weight, with its transpose, or with the weight and others
-/// that always stand under it.
-enum class weight_form : std::uint8_t { as_stored, transposed, stacked };
+/// Which form of a weight is packed: for products with the weight or with its transpose, of it alone or together with
+/// others that always stand under it.
+enum class weight_form : std::uint8_t { as_stored, transposed, stacked, stacked_transposed };
 
 /// Packed copies of weights, by their address and form. Nothing is kept outside a hold.
 class weight_panels {

@@ -22,20 +22,17 @@ namespace detail {
   return sum_lanes(zeros) == 0.0F;
 }
 
-// 2^x for x <= 1, with a relative error below 2e-7: 0 where it is no normal float, and for -infinity; a NaN stays one.
+// 2^x for x <= 1, with a relative error below 2e-7: 0 below 2^-125 and for -infinity; a NaN stays one.
 [[nodiscard, gnu::always_inline]] inline floats power_of_two(floats x) noexcept {
-  // The powers of the fractional part, by Remez' exchange: relative error 9.2e-8.
 #if SMELT_VECTOR_BYTES == 64
   const floats f = (floats)_mm512_maskz_reduce_ps(0xFFFF, (__m512)x, 0);  // x minus the nearest integer, 0 for infinity
   const floats n = x - f;
 #else
-  constexpr float least = -126.0F;
   constexpr float rounder = 12582912.0F;  // adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits
-  const ints below = x < least;
-  x = below ? broadcast(least) : x;
   const floats shifted = x + rounder;
   const floats f = x - (shifted - rounder);
 #endif
+  // By Remez' exchange: relative error 9.2e-8.
   floats p = f * 1.3264743e-3F + 9.6715180e-3F;
   p = p * f + 5.5507338e-2F;
   p = p * f + 0.24022242F;
@@ -44,12 +41,14 @@ namespace detail {
 #if SMELT_VECTOR_BYTES == 64
   return (floats)_mm512_maskz_scalef_ps(0xFFFF, (__m512)p, (__m512)n);
 #else
+  ints bits;
   ints exponent;
+  __builtin_memcpy(&bits, &p, sizeof bits);
   __builtin_memcpy(&exponent, &shifted, sizeof exponent);
-  exponent = (exponent + (127 - 0x4B400000)) << 23;
-  floats scale;
-  __builtin_memcpy(&scale, &exponent, sizeof scale);
-  return below ? floats{} : p * scale;
+  bits = (bits + (exponent << 23)) & ~(x < -125.0F);
+  floats result;
+  __builtin_memcpy(&result, &bits, sizeof result);
+  return result;
 #endif
 }
 
@@ -179,7 +178,7 @@ struct key_block {
 // Calls each(block) for the blocks of the keys that the panel sees.
 template <class Element, class Each>
 void for_key_blocks(const query_panel& panel, Each each) {
-  static_assert(policy::attention_keys % word_depth<Element> == 0);
+  static_assert(policy::attention_keys % 2 == 0);
   for (std::int64_t first = panel.low / word_depth<Element> * word_depth<Element>; first < panel.high;
        first += policy::attention_keys) {
     each(key_block{first, (std::min)(policy::attention_keys, panel.high - first)});
@@ -306,65 +305,66 @@ inline void scatter_columns(const query_panel& panel, const float* columns, std:
 #endif
 }
 
-// What a panel has read so far: for every query the greatest score (in powers of 2), the sum of its weights, and
-// [d, panel_width] the weighted sum of values.
+// What a panel has read so far: for every query the greatest score (in powers of 2) and the sum of its weights.
 struct running_softmax {
   floats top[panel_vectors];
   floats sum[panel_vectors] = {};
-  float* values;
 };
 
 // Scores [keys, panel_width] of a block become weights 2^(score - top): the right operand of their product with the
-// values. What was summed under another greatest score is scaled.
+// values. Where an earlier block was summed under another greatest score, its sums [d, panel_width] of values are
+// scaled. There is room behind the scores for whole words of keys.
 template <class Element>
 void weigh(const query_panel& panel, const key_block& block, std::int64_t d, float* scores, Element* weights,
-           running_softmax& state) {
+           float* values, running_softmax& state) {
+  constexpr std::int64_t step = word_depth<Element>;
+  constexpr float hidden = -std::numeric_limits<float>::infinity();
   for_sights<Element>(panel, block, [&](std::int64_t begin, std::int64_t end, auto masked) {
     if constexpr (masked) {
       for (std::int64_t j = begin; j < end; ++j) {
         for (std::int64_t v = 0; v < panel_vectors; ++v) {
-          float* at = scores + (j * panel_vectors + v) * lanes;
-          store(at, panel.sees(v, block.first + j) ? load(at) : broadcast(-std::numeric_limits<float>::infinity()));
+          float* at = scores + j * panel_width + v * lanes;
+          store(at, panel.sees(v, block.first + j) ? load(at) : broadcast(hidden));
         }
       }
     }
   });
-  floats factor[panel_vectors];
-  for (std::int64_t v = 0; v < panel_vectors; ++v) {
-    floats even = state.top[v];
-    floats odd = state.top[v];
-    const float* at = scores + v * lanes;
-    std::int64_t j = 0;
-    for (; j + 2 <= block.count; j += 2, at += 2 * panel_width) {
-      even = greater(load(at), even);
-      odd = greater(load(at + panel_width), odd);
-    }
-    if (j < block.count) even = greater(load(at), even);
-    const floats top = greater(even, odd);
-    factor[v] = power_of_two(state.top[v] - top);
-    state.top[v] = top;
-    state.sum[v] *= factor[v];
-  }
-  for (std::int64_t k = 0; k < d; ++k) {
+  const std::int64_t keys = (block.count + 1) / 2 * 2;
+  if (block.count < keys) std::fill_n(scores + block.count * panel_width, panel_width, hidden);
+  floats even[panel_vectors] = {state.top[0], state.top[1]};
+  floats odd[panel_vectors] = {state.top[0], state.top[1]};
+  for (std::int64_t j = 0; j < keys; j += 2) {
     for (std::int64_t v = 0; v < panel_vectors; ++v) {
-      float* at = state.values + (k * panel_vectors + v) * lanes;
-      store(at, load(at) * factor[v]);
+      const float* at = scores + j * panel_width + v * lanes;
+      even[v] = greater(load(at), even[v]);
+      odd[v] = greater(load(at + panel_width), odd[v]);
     }
   }
-  constexpr std::int64_t step = word_depth<Element>;
-  floats sum[panel_vectors] = {};
-  const floats top[panel_vectors] = {state.top[0], state.top[1]};
+  const floats top[panel_vectors] = {greater(even[0], odd[0]), greater(even[1], odd[1])};
+  if (block.first > panel.low) {
+    const floats factor[panel_vectors] = {power_of_two(state.top[0] - top[0]), power_of_two(state.top[1] - top[1])};
+    for (std::int64_t v = 0; v < panel_vectors; ++v) state.sum[v] *= factor[v];
+    for (std::int64_t k = 0; k < d; ++k) {
+      for (std::int64_t v = 0; v < panel_vectors; ++v) {
+        float* at = values + k * panel_width + v * lanes;
+        store(at, load(at) * factor[v]);
+      }
+    }
+  }
+  floats sum[panel_vectors] = {state.sum[0], state.sum[1]};
   for (std::int64_t j = 0; j < block.count; j += step) {
     for (std::int64_t v = 0; v < panel_vectors; ++v) {
       const float* at = scores + j * panel_width + v * lanes;
       const floats weight = power_of_two(load(at) - top[v]);
-      floats next = {};
-      if (step == 2 && j + 1 < block.count) next = power_of_two(load(at + panel_width) - top[v]);
-      sum[v] += step == 2 ? weight + next : weight;
+      const floats next = step == 2 ? power_of_two(load(at + panel_width) - top[v]) : floats{};
+      sum[v] += weight + next;
       put_words(weights, (j / step * panel_vectors + v) * lanes, make_words<Element>(weight, next));
     }
   }
-  for (std::int64_t v = 0; v < panel_vectors; ++v) state.sum[v] += sum[v];
+  for (std::int64_t v = 0; v < panel_vectors; ++v) {
+    state.top[v] = top[v];
+    state.sum[v] = sum[v];
+  }
 }
 
 inline constexpr float ln_of_2 = 0.69314718F;
@@ -486,15 +486,15 @@ void attention(context& c, Shape shape, matrix_view<const float> q, matrix_view<
         continue;
       }
       detail::pack_queries<Element>(panel, q, d, scale, packed.data());
-      detail::running_softmax state{.top = {}, .values = sums.data()};
+      detail::running_softmax state;
       for (floats& top : state.top) top = broadcast(std::numeric_limits<float>::lowest());
-      std::fill(sums.begin(), sums.end(), 0.0F);
       detail::for_key_blocks<Element>(panel, [&](const detail::key_block& block) {
         multiply(detail::from_row(keys, block.first), packed_operand<Element>{packed.data(), d}, block.count, d,
                  panel_width, overwrite(scores.data(), panel_width));
-        detail::weigh<Element>(panel, block, d, scores.data(), weights, state);
+        detail::weigh<Element>(panel, block, d, scores.data(), weights, sums.data(), state);
         multiply(detail::from_depth(values, block.first), packed_operand<Element>{weights, block.count}, d, block.count,
-                 panel_width, accumulate(sums.data(), panel_width));
+                 panel_width,
+                 block.first > panel.low ? accumulate(sums.data(), panel_width) : overwrite(sums.data(), panel_width));
       });
       floats inverse[detail::panel_vectors];
       float log_sums[panel_width];
@@ -530,14 +530,14 @@ void attention_backward(context& c, Shape shape, matrix_view<const float> q, mat
     const std::int64_t offset = g.row * k.cols + g.kv_col;
     const matrix_view<float> dkeys = part_of(dk, tasks.part(task), 0);
     const matrix_view<float> dvalues = part_of(dv, tasks.part(task), 1);
-    const auto clear = [&](matrix_view<float> m, std::int64_t col, std::int64_t cols) {
-      for (std::int64_t t = g.row; t < g.row + length; ++t) std::fill_n(m.data + t * m.cols + col, cols, 0.0F);
-    };
-    clear(dkeys, g.kv_col, d);
-    clear(dvalues, g.kv_col, d);
     if (!detail::all_finite(k, g.row, length, g.kv_col, d) || !detail::all_finite(v, g.row, length, g.kv_col, d) ||
         !detail::all_finite(q, g.row, length, g.head * d, g.heads * d) ||
         !detail::all_finite(dout, g.row, length, g.head * d, g.heads * d)) {
+      const auto clear = [&](matrix_view<float> m, std::int64_t col, std::int64_t cols) {
+        for (std::int64_t t = g.row; t < g.row + length; ++t) std::fill_n(m.data + t * m.cols + col, cols, 0.0F);
+      };
+      clear(dkeys, g.kv_col, d);
+      clear(dvalues, g.kv_col, d);
       if (tasks.part(task) > 0) return;
       clear(dq, g.head * d, g.heads * d);
       for (std::int64_t t = g.row; t < g.row + length; ++t) {
@@ -563,6 +563,12 @@ void attention_backward(context& c, Shape shape, matrix_view<const float> q, mat
     const std::span<float> zeros = memory->take<float>(d);
     std::fill(zeros.begin(), zeros.end(), 0.0F);
     const std::int64_t row_words = words<Element>(panel_width);
+    // Gradients of keys and values in rows of whole vectors, which are added to faster.
+    const std::int64_t padded = (d + lanes - 1) / lanes * lanes;
+    const std::span<float> key_sums = memory->take<float>(length * padded);
+    const std::span<float> value_sums = memory->take<float>(length * padded);
+    std::fill(key_sums.begin(), key_sums.end(), 0.0F);
+    std::fill(value_sums.begin(), value_sums.end(), 0.0F);
     for (std::int64_t number = tasks.part(task); number < g.panels(); number += tasks.parts) {
       const detail::query_panel panel(g, number, first);
       detail::pack_queries(panel, q, d, scale * detail::log2_e, query_columns);
@@ -579,28 +585,32 @@ void attention_backward(context& c, Shape shape, matrix_view<const float> q, mat
       }
       const floats mean[] = {load(means), load(means + lanes)};
       const floats log_sum[] = {load(log_sums), load(log_sums + lanes)};
-      std::fill(sums.begin(), sums.end(), 0.0F);
       detail::for_key_blocks<Element>(panel, [&](const detail::key_block& block) {
-        const std::int64_t at = offset + block.first * k.cols;
+        float* key_sum = key_sums.data() + block.first * padded;
+        float* value_sum = value_sums.data() + block.first * padded;
         multiply(detail::from_row(key_rows, block.first), packed_operand<Element>{query_columns, d}, block.count, d,
                  panel_width, overwrite(m.scores, panel_width));
         multiply(detail::from_row(value_rows, block.first), packed_operand<Element>{dout_columns, d}, block.count, d,
                  panel_width, overwrite(m.dweights, panel_width));
         detail::pull(panel, block, log_sum, mean, m);
         multiply(row_operand<Element>{m.weights, row_words}, packed_operand<Element>{dout_rows, panel_width},
-                 block.count, panel_width, d, accumulate(dvalues.data + at, dvalues.cols));
+                 block.count, panel_width, padded, accumulate(value_sum, padded));
         multiply(row_operand<Element>{m.dscores, row_words}, packed_operand<Element>{query_rows, panel_width},
-                 block.count, panel_width, d,
-                 affine{.to = dkeys.data + at,
-                        .stride = dkeys.cols,
-                        .scale = scale,
-                        .from = dkeys.data + at,
-                        .from_stride = dkeys.cols});
+                 block.count, panel_width, padded, accumulate(key_sum, padded));
         multiply(detail::from_depth(key_columns, block.first), packed_operand<Element>{m.right, block.count}, d,
-                 block.count, panel_width, accumulate(sums.data(), panel_width));
+                 block.count, panel_width,
+                 block.first > panel.low ? accumulate(sums.data(), panel_width) : overwrite(sums.data(), panel_width));
       });
       const floats factor[] = {broadcast(scale), broadcast(scale)};
       detail::scatter_columns(panel, sums.data(), d, factor, dq);
+    }
+    for (std::int64_t t = 0; t < length; ++t) {
+      const auto write = [&](const float* from, float factor, matrix_view<float> gradient) {
+        float* to = gradient.data + (g.row + t) * gradient.cols + g.kv_col;
+        for_vectors(d, [&](auto get, auto put) { put(to, get(from) * factor); });
+      };
+      write(key_sums.data() + t * padded, scale, dkeys);
+      write(value_sums.data() + t * padded, 1.0F, dvalues);
     }
   });
   if (tasks.parts == 1) return;

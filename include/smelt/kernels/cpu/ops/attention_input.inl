@@ -13,24 +13,51 @@ namespace detail {
                         greatest == positions.end() ? 0 : std::int64_t{*greatest} + 1);
 }
 
-// Rows of the three weights, one under the other, packed: the right operand of [dquery dkey dvalue] [w]. The key and
-// value that belong to a query weight stay the same while weights are held.
+// Row `number` of the three weights, one under the other: [heads * d + 2 * kv_heads * d, H].
+[[nodiscard]] inline const float* stacked_row(const attention_input_shape& s,
+                                              const attention_input_weights<const float>& w, std::int64_t number) {
+  const std::int64_t queries = query_width(s);
+  const std::int64_t keys = kv_width(s);
+  if (number < queries) return w.query.data + number * s.width;
+  number -= queries;
+  return number < keys ? w.key.data + number * s.width : w.value.data + (number - keys) * s.width;
+}
+
+// The stacked weights packed: the right operand of [dquery dkey dvalue] [w]. The key and value that belong to a query
+// weight stay the same while weights are held.
 template <class Element>
 [[nodiscard]] const Element* stacked_panels(context& c, arena& shared, const attention_input_shape& s,
                                             const attention_input_weights<const float>& w) {
-  const std::int64_t queries = query_width(s);
-  const std::int64_t keys = kv_width(s);
-  const std::int64_t depth = queries + 2 * keys;
-  return c.packed_weight<Element>(
-      shared, w.query.data, weight_form::stacked, packed_size<Element>(depth, s.width), [&](Element* to) {
-        const auto row = [&](std::int64_t k) {
-          return k < queries          ? w.query.data + k * s.width
-                 : k < queries + keys ? w.key.data + (k - queries) * s.width
-                                      : w.value.data + (k - queries - keys) * s.width;
-        };
-        c.for_each(panel_count(s.width),
-                   [&](std::int64_t panel) { pack_rows<Element>(row, depth, s.width, panel, panel + 1, to); });
-      });
+  const std::int64_t depth = query_width(s) + 2 * kv_width(s);
+  return c.packed_weight<Element>(shared, w.query.data, weight_form::stacked, packed_size<Element>(depth, s.width),
+                                  [&](Element* to) {
+                                    c.for_each(panel_count(s.width), [&](std::int64_t panel) {
+                                      pack_rows<Element>([&](std::int64_t k) { return stacked_row(s, w, k); }, depth,
+                                                         s.width, panel, panel + 1, to);
+                                    });
+                                  });
+}
+
+// Their transpose packed: the right operand of n [w]^T.
+template <class Element>
+[[nodiscard]] const Element* stacked_transposed_panels(context& c, arena& shared, const attention_input_shape& s,
+                                                       const attention_input_weights<const float>& w) {
+  const std::int64_t out = query_width(s) + 2 * kv_width(s);
+  return c.packed_weight<Element>(shared, w.query.data, weight_form::stacked_transposed,
+                                  packed_size<Element>(s.width, out), [&](Element* to) {
+                                    c.for_each(panel_count(out), [&](std::int64_t panel) {
+                                      const arena_loan memory = c.lend();
+                                      const std::int64_t first = panel * panel_width;
+                                      const std::int64_t count = (std::min)(panel_width, out - first);
+                                      const std::span<float> rows = memory->take<float>(count * s.width);
+                                      for (std::int64_t i = 0; i < count; ++i) {
+                                        std::copy_n(stacked_row(s, w, first + i), s.width, rows.data() + i * s.width);
+                                      }
+                                      // A panel of its own, as wide as it is among the others.
+                                      pack_columns<Element>(rows.data(), s.width, s.width, count, 0, 1,
+                                                            to + first * words<Element>(s.width) * word_depth<Element>);
+                                    });
+                                  });
 }
 
 // Packs x * inv_rms * gain of rows [first, last), `first` a whole number of words, into the right operand of all rows.
@@ -91,9 +118,11 @@ void attention_input(context& c, Shape shape, matrix_view<const float> x, const 
   const auto eps = static_cast<float>(s.eps);
   const rotary_table& angles = detail::angles_of(c, s, positions);
   arena& shared = c.shared();
-  const Element* query_panels = detail::transposed_panels<Element>(c, shared, w.query);
-  const Element* key_panels = detail::transposed_panels<Element>(c, shared, w.key);
-  const Element* value_panels = detail::transposed_panels<Element>(c, shared, w.value);
+  const Element* panels = detail::stacked_transposed_panels<Element>(c, shared, s, w);
+  const std::int64_t queries = query_width(s);
+  const std::int64_t keys = kv_width(s);
+  const std::int64_t padded = (queries + 2 * keys + lanes - 1) / lanes * lanes;
+  const std::int64_t stride = padded + policy::row_padding;
   const bool normed_heads = s.norm != qk_norm::none;
   c.for_chunks(x.rows, policy::attention_input_rows, [&](std::int64_t first, std::int64_t last) {
     const arena_loan memory = c.lend();
@@ -103,29 +132,34 @@ void attention_input(context& c, Shape shape, matrix_view<const float> x, const 
       saved.inv_rms[first + i] =
           detail::norm_row(x.data + (first + i) * width, w.norm.data(), width, eps, normed.data() + i * width);
     }
-    const row_operand<Element> left = rows_of<Element>(*memory, normed.data(), width, rows, width);
-    const auto project = [&](const Element* panels, matrix_view<float> to) {
-      multiply(left, packed_operand<Element>{panels, width}, rows, width, to.cols,
-               overwrite(to.data + first * to.cols, to.cols));
+    const std::span<float> projected = memory->take<float>(rows * stride);
+    multiply(rows_of<Element>(*memory, normed.data(), width, rows, width), packed_operand<Element>{panels, width}, rows,
+             width, padded, overwrite(projected.data(), stride));
+    const auto copy_row = [](const float* from, std::int64_t size, float* to) {
+      for_vectors(size, [&](auto get, auto put) { put(to, get(from)); });
     };
-    project(query_panels, normed_heads ? saved.raw_query : out.query);
-    project(key_panels, normed_heads ? saved.raw_key : out.key);
-    project(value_panels, out.value);
-    const auto norm_and_turn = [&](matrix_view<float> raw, std::span<const float> gain, std::span<float> inv_rms,
-                                   matrix_view<float> to) {
+    const auto norm_and_turn = [&](const float* from, matrix_view<float> raw, std::span<const float> gain,
+                                   std::span<float> inv_rms, matrix_view<float> to) {
       const std::int64_t norm_width = normed_heads ? static_cast<std::int64_t>(gain.size()) : to.cols;
       const std::int64_t norms = to.cols / norm_width;
-      for (std::int64_t t = first; t < last; ++t) {
+      for (std::int64_t t = first; t < last; ++t, from += stride) {
         float* row = to.data + t * to.cols;
-        for (std::int64_t n = 0; normed_heads && n < norms; ++n) {
-          inv_rms[t * norms + n] = detail::norm_row(raw.data + t * to.cols + n * norm_width, gain.data(), norm_width,
-                                                    eps, row + n * norm_width);
+        if (normed_heads) {
+          copy_row(from, to.cols, raw.data + t * to.cols);
+          for (std::int64_t n = 0; n < norms; ++n) {
+            inv_rms[t * norms + n] =
+                detail::norm_row(from + n * norm_width, gain.data(), norm_width, eps, row + n * norm_width);
+          }
         }
-        detail::rotate_row(row, angles.at(positions[t]), to.cols / s.head_dim, s.head_dim, 1.0F, row);
+        detail::rotate_row(normed_heads ? row : from, angles.at(positions[t]), to.cols / s.head_dim, s.head_dim, 1.0F,
+                           row);
       }
     };
-    norm_and_turn(saved.raw_query, w.query_norm, saved.query_inv_rms, out.query);
-    norm_and_turn(saved.raw_key, w.key_norm, saved.key_inv_rms, out.key);
+    norm_and_turn(projected.data(), saved.raw_query, w.query_norm, saved.query_inv_rms, out.query);
+    norm_and_turn(projected.data() + queries, saved.raw_key, w.key_norm, saved.key_inv_rms, out.key);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      copy_row(projected.data() + i * stride + queries + keys, keys, out.value.data + (first + i) * keys);
+    }
   });
 }
 
