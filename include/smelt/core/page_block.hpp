@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <new>
 #include <utility>
@@ -26,6 +27,8 @@ class page_block {
   /// Throws std::bad_alloc.
   explicit page_block(std::size_t bytes) : size_(bytes) {
     if (bytes == 0) return;
+    // Rounding such a size up to a line would give a small one.
+    if (bytes > static_cast<std::size_t>((std::numeric_limits<std::ptrdiff_t>::max)())) throw std::bad_alloc();
 #if defined(__linux__)
     if (bytes >= huge_page && map()) return;
 #endif
