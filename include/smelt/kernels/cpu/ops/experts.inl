@@ -165,21 +165,62 @@ template <class Element>
   return memory.take<Element>(rows * block_stride<Element>(depth) * word_depth<Element>).data();
 }
 
-// The rows of `from` that belong to grouped rows first, first + 1 ..., as a block of rows.
+// Brings near the row of the token `ahead` of the i-th one.
+inline void prefetch_row(matrix_view<const float> from, const std::int32_t* tokens, std::int64_t i,
+                         std::int64_t rows) noexcept {
+  constexpr std::int64_t ahead = 6;
+  if (i + ahead >= rows) return;
+  const float* row = from.data + tokens[i + ahead] * from.cols;
+  for (std::int64_t k = 0; k < from.cols; k += 16) __builtin_prefetch(row + k, 0, 3);
+}
+
+// The tokens' rows of `from` as a block of rows.
 template <class Element>
 void gather(matrix_view<const float> from, const std::int32_t* tokens, std::int64_t rows, Element* to) noexcept {
   const std::int64_t stride = block_stride<Element>(from.cols);
   for (std::int64_t i = 0; i < rows; ++i) {
+    prefetch_row(from, tokens, i, rows);
     const float* row = from.data + tokens[i] * from.cols;
 #if SMELT_BF16
     if constexpr (std::is_same_v<Element, bf16>) {
       convert_rows(row, from.cols, 1, from.cols, to + i * stride * 2, stride);
     } else {
-      std::copy_n(row, from.cols, to + i * stride);
+      for_vectors(from.cols, [&](auto get, auto put) { put(to + i * stride, get(row)); });
     }
 #else
-    std::copy_n(row, from.cols, to + i * stride);
+    for_vectors(from.cols, [&](auto get, auto put) { put(to + i * stride, get(row)); });
 #endif
+  }
+}
+
+// The tokens' rows of `from` as the right operand of a product over the tokens.
+template <class Element>
+void pack_tokens(matrix_view<const float> from, const std::int32_t* tokens, std::int64_t rows, Element* to) noexcept {
+  constexpr std::int64_t step = word_depth<Element>;
+  const std::int64_t depth = words<Element>(rows);
+  for (std::int64_t k = 0; k < rows; k += step) {
+    for (std::int64_t i = k; i < k + step; ++i) prefetch_row(from, tokens, i, rows);
+    const float* row = from.data + tokens[k] * from.cols;
+    const float* next = step == 2 && k + 1 < rows ? from.data + tokens[k + 1] * from.cols : nullptr;
+    std::int64_t first = 0;
+    Element* panel = to + k * panel_width;
+    for (; first + panel_width <= from.cols; first += panel_width, panel += depth * panel_width * step) {
+      for (std::int64_t i = 0; i < panel_width; i += lanes) {
+        const floats other = next == nullptr ? floats{} : load(next + first + i);
+        put_words(panel, i, make_words<Element>(load(row + first + i), other));
+      }
+    }
+    if (first < from.cols) {
+      const std::int64_t width = width_of_panel(first, from.cols);
+      Element* last = to + first * depth * step + k * width;
+      for (std::int64_t i = 0; i < width; i += lanes) {
+        const std::int64_t left = from.cols - first - i;
+        const auto get = [&](const float* at) {
+          return at == nullptr ? floats{} : left >= lanes ? load(at + first + i) : load_partial(at + first + i, left);
+        };
+        put_words(last, i, make_words<Element>(get(row), get(next)));
+      }
+    }
   }
 }
 
@@ -581,8 +622,7 @@ void experts_backward(context& c, Shape shape, double scale, matrix_view<const f
       const auto target = [fresh](float* to, std::int64_t stride) {
         return fresh ? overwrite(to, stride) : accumulate(to, stride);
       };
-      pack_rows([&](std::int64_t i) { return x.data + tokens[i] * width; }, rows, width, 0, panel_count(width),
-                packed_inputs.data());
+      detail::pack_tokens(x, tokens, rows, packed_inputs.data());
       column_operand<Element> pulled = detail::transpose(dgate_up, rows, 2 * padded, dgate_up_pairs);
       multiply(pulled, packed_operand<Element>{packed_inputs.data(), rows}, hidden, rows, width,
                target(to_gate, width));
