@@ -266,6 +266,17 @@ TEST_CASE("the vector exponential is accurate over the whole range: " SMELT_TEXT
   CHECK(exp(broadcast(89.0F))[0] == infinity);
   CHECK(exp(broadcast(infinity))[0] == infinity);
   CHECK(std::isnan(exp(broadcast(not_a_number))[0]));
+  worst = 0;
+  for (float x = -126.0F; x < 127.4F; x += 0.0053F) {
+    const double expected = std::exp2(double(x));
+    worst = (std::max)(worst, std::fabs(double(exp2(broadcast(x))[0]) / expected - 1));
+  }
+  CHECK(worst < 1.5e-7);
+  CHECK(exp2(broadcast(0.0F))[0] == 1.0F);
+  CHECK(exp2(broadcast(-126.1F))[0] == 0.0F);
+  CHECK(exp2(broadcast(-3e38F))[0] == 0.0F);
+  CHECK(exp2(broadcast(-infinity))[0] == 0.0F);
+  CHECK(std::isnan(exp2(broadcast(not_a_number))[0]));
   CHECK(sigmoid(broadcast(-infinity))[0] == 0.0F);
   CHECK(sigmoid(broadcast(infinity))[0] == 1.0F);
   CHECK(sigmoid(broadcast(0.0F))[0] == 0.5F);

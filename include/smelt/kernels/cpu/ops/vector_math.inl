@@ -52,6 +52,38 @@ inline constexpr float ln2_low = -2.12194440e-4F;
 #endif
 }
 
+/// 2^x for x < 127.5, to about 1 unit in the last place (relative error below 1.5e-7). Below -126 it is 0; a NaN stays
+/// one. A softmax needs no more, and it takes two thirds of the time of e^x: nothing is lost in x less its integer.
+[[nodiscard, gnu::always_inline]] inline floats exp2(floats x) noexcept {
+  constexpr float least = -126.0F;
+#if SMELT_VECTOR_BYTES == 64
+  const floats n = (floats)_mm512_maskz_roundscale_ps(0xFFFF, (__m512)x, 0);
+#else
+  constexpr float rounder = 12582912.0F;  // as in exp
+  const floats shifted = x + rounder;
+  const floats n = shifted - rounder;
+#endif
+  const floats f = x - n;
+  floats p = f * 0.000153211382F + 0.00133901718F;
+  p = p * f + 0.00961852632F;
+  p = p * f + 0.0555036254F;
+  p = p * f + 0.240226477F;
+  p = p * f + 0.693147182F;
+  p = p * f + 1.0F;
+#if SMELT_VECTOR_BYTES == 64
+  const __mmask16 counts = _mm512_cmp_ps_mask((__m512)x, (__m512)broadcast(least), _CMP_NLT_UQ);
+  return (floats)_mm512_maskz_scalef_ps(counts, (__m512)p, (__m512)n);
+#else
+  ints exponent;
+  __builtin_memcpy(&exponent, &shifted, sizeof exponent);
+  exponent = (exponent + (127 - 0x4B400000)) << 23;
+  floats scale;
+  __builtin_memcpy(&scale, &exponent, sizeof scale);
+  const ints below = x < least;
+  return below ? floats{} : p * scale;
+#endif
+}
+
 /// 1 / (1 + e^-x), to about 2 units in the last place. The division is as fast as a step of Newton's on an approximate
 /// reciprocal: 2.2 against 2.4 ns for 16 lanes of one Zen 5 core.
 [[nodiscard, gnu::always_inline]] inline floats sigmoid(floats x) noexcept {
