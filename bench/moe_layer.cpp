@@ -3,7 +3,6 @@
 // A run is what a training step does with the layer: sort the tokens by expert, pack the weights, forward, and the
 // gradients of inputs, weights and router weights. Names are moe_layer.<type>.<cores>_T<tokens>; the shares are of the
 // peak of multiply-adds in float32, measured on one core around each window.
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -18,9 +17,9 @@
 #include <smelt/kernels/shapes.hpp>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "support/allowed_cores.hpp"
 #include "support/fill.hpp"
 #include "support/interleaved.hpp"
 #include "support/options.hpp"
@@ -97,7 +96,7 @@ struct layer {
 };
 
 int run(const options& chosen) {
-  const int cores = (std::max)(1, int(std::thread::hardware_concurrency()));
+  const int cores = allowed_cores();
   const bool bf16 = chosen.set == smelt::instruction_set::avx512_bf16;
   struct variant {
     std::string type;

@@ -88,7 +88,7 @@ class Setting:
         return False
 
 
-# ---- an expert's product ----------------------------------------------------------------------------------------------
+# ---- an expert's product ---------------------------------------------------------------------------------------------
 
 def gemm_windows(document):
     """Shares of peak by (library, weights, tokens): a list of windows for each layer shape."""
@@ -150,7 +150,7 @@ def g3(setting):
             yield row
 
 
-# ---- a layer of experts -----------------------------------------------------------------------------------------------
+# ---- a layer of experts ----------------------------------------------------------------------------------------------
 
 def g4(setting):
     layers = setting.once("moe_layer", lambda: setting.bench("moe_layer"))["benchmarks"]
@@ -161,7 +161,7 @@ def g4(setting):
                       value=entry["of_peak"])
 
 
-# ---- a training step --------------------------------------------------------------------------------------------------
+# ---- a training step -------------------------------------------------------------------------------------------------
 
 def g5(setting):
     step = setting.once("step", lambda: setting.step("moe"))
@@ -183,6 +183,11 @@ def taking_turns(setting, ours, commands, theirs, key, extra=None):
     return [statistics.median(r) for r in ratios], figures
 
 
+def median_of(figures):
+    """The peer's own median figure."""
+    return statistics.median(figure["theirs"] for figure in figures)
+
+
 def g6(setting):
     row = Row("G6", "training step against tuned PyTorch, sorted experts", 2.5, 4.0, "x")
     yield row
@@ -195,7 +200,7 @@ def g6(setting):
     setting.figures["torch"] = dict(zip(commands, figures))
     row.value = min(ratios)
     row.note = "; ".join(
-        f"{found[0]['version']}: {ratio:.2f} x, {statistics.median(f['theirs'] for f in found):,.0f} tokens/s"
+        f"{found[0]['version']}: {ratio:.2f} x, {median_of(found):,.0f} tokens/s"
         for ratio, found in zip(ratios, figures))
 
 
@@ -223,7 +228,7 @@ def g8(setting):
                                    "flop_per_second", {"OMP_NUM_THREADS": str(len(setting.cores))})
     setting.figures["llm.c"] = dict(zip(commands, figures))
     row.value = min(ratios)
-    row.note = ", ".join(f"llm.c {statistics.median(f['theirs'] for f in found) * 1e-9:.1f} GFLOP/s" for found in figures)
+    row.note = ", ".join(f"{median_of(found) * 1e-9:.1f} GFLOP/s" for found in figures)
 
 
 def g9(setting):
@@ -237,7 +242,7 @@ def g9(setting):
                                    "prefill_tokens_per_second", "tokens_per_second")
     setting.figures["llama.cpp"] = dict(zip(commands, figures))
     row.value = min(ratios)
-    row.note = ", ".join(f"llama.cpp {statistics.median(f['theirs'] for f in found):,.0f} tokens/s" for found in figures)
+    row.note = ", ".join(f"{median_of(found):,.0f} tokens/s" for found in figures)
 
 
 def g10(setting):

@@ -25,6 +25,13 @@ def cpu_model():
     return (found.group(1) if found else "unknown") + (f" (family {family.group(1)})" if family else "")
 
 
+def is_virtual():
+    try:
+        return " hypervisor " in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return False
+
+
 def caches():
     """The caches of the first core, as the system tells; a virtual machine's may be wrong."""
     found = []
@@ -70,14 +77,13 @@ def build_of(build):
 def describe(root, build, cores, load):
     """The machine, the build and the day, by name."""
     commit = output_of("git", "-C", root, "describe", "--always", "--dirty", "--exclude", "*")
-    virtual = output_of("systemd-detect-virt")
     return {
         "processor": cpu_model(),
         "cores used": f"{cores} of {os.cpu_count()}",
         "caches": caches(),
         "memory": memory() + f", transparent huge pages: {huge_pages()}",
         "system": " ".join((os.uname().sysname, os.uname().release, os.uname().machine))
-                  + (f", virtual ({virtual})" if virtual not in ("", "none") else ""),
+                  + (", a virtual machine" if is_virtual() else ""),
         **build_of(build),
         "commit": commit or "unknown",
         "date": datetime.date.today().isoformat(),

@@ -19,8 +19,8 @@ from programs import Failed, run  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-HELP = """Builds the benchmarks and the program for this machine, runs them and every other implementation that is here, and
-prints a Markdown table of the performance goals with what was measured. Contenders take turns, and each figure is a
+HELP = """Builds the benchmarks and the program for this machine, runs them and every other implementation that is here,
+and prints a Markdown table of the performance goals with what was measured. Contenders take turns, and each figure is a
 ratio inside one such run, so that a slow moment falls on all of them; a quiet machine is needed all the same.
 
 Exit status: 0 when no goal is missed (those that were skipped do not count), 1 when one is or when a program fails,

@@ -3,14 +3,14 @@
 
 Builds the model of a spec file (grouped-query attention with rotary embedding, top-k routed SwiGLU experts, AdamW with
 gradient clipping, balance loss) the way a careful user of eager PyTorch would: tokens sorted by expert, so that every
-expert is three matrix products on contiguous rows; the fused attention kernel and the fused optimiser where the installed
-version has them.
+expert is three matrix products on contiguous rows; the fused attention kernel and the fused optimiser where the
+installed version has them.
 
-    bench/peers/torch_moe.py bench/peers/moe.json --batch 8 --threads 2             a JSON object for the median step
-    bench/peers/torch_moe.py ... --serve       a step for every line read from stdin; its seconds, a line each, on stdout
+    bench/peers/torch_moe.py bench/peers/moe.json --batch 8 --threads 2
 
-PyTorch returns freed memory to the system and pays for fresh pages in every step, unless the environment says otherwise:
-bench/peers/torch_env.py holds the variables that make it up to 8 times faster.
+Prints a JSON object. PyTorch returns freed memory to the system and pays for fresh pages in every step, unless the
+environment says otherwise: KEEP_MEMORY in programs.py holds the variables that make it up to 30 times faster, and
+scripts/bench-peers sets them.
 """
 
 import argparse
@@ -18,7 +18,6 @@ import json
 import math
 import resource
 import statistics
-import sys
 import time
 
 import torch
@@ -158,9 +157,9 @@ def refuse_what_differs(spec):
     known = {"vocab", "context", "width", "layers", "attention", "experts", "norm_eps"}
     known_attention = {"heads", "kv_heads", "head_dim", "rotary_base"}
     known_experts = {"stored", "active", "hidden", "renormalise"}
-    unknown = sorted(set(spec) - known | set(spec["attention"]) - known_attention | set(spec["experts"]) - known_experts)
+    unknown = set(spec) - known | set(spec["attention"]) - known_attention | set(spec["experts"]) - known_experts
     if unknown or not spec["experts"].get("renormalise"):
-        raise SystemExit(f"torch_moe.py: builds plain models with renormalised top-k weights only, not {unknown}")
+        raise SystemExit(f"torch_moe.py: only plain models with renormalised weights, not {sorted(unknown)}")
 
 
 def main():
@@ -169,7 +168,6 @@ def main():
     parser.add_argument("--batch", type=int, default=8, help="sequences of the spec's context a step (default: 8)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=5, help="timed steps, behind three that are not (default: 5)")
-    parser.add_argument("--serve", action="store_true", help="a step for every line of stdin")
     arguments = parser.parse_args()
     with open(arguments.spec, encoding="utf-8") as file:
         spec = json.load(file)
@@ -201,11 +199,6 @@ def main():
     for _ in range(3):  # until the heap has grown to what a step needs
         step()
     tokens = arguments.batch * spec["context"]
-    if arguments.serve:
-        print(json.dumps({"version": torch.__version__, "tokens_per_step": tokens}), flush=True)
-        for _ in sys.stdin:
-            print(step(), flush=True)
-        return
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     seconds = [step() for _ in range(arguments.steps)]
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
