@@ -148,6 +148,12 @@ class Goals(Programs):
                                    f'while [ "$1" != --json ]; do shift; done; cat {working} > "$2"')
         self.assertEqual([row.verdict() for row in self.rows("G13")], ["aim reached", "MISS"])
 
+    def test_an_instruction_set_that_is_missing_is_skipped(self):
+        self.command("bench/gemm", "echo \"gemm: this machine does not have the instruction set 'avx2'\" >&2; exit 1")
+        avx2, baseline = self.rows("G13")
+        self.assertIn("skipped", avx2.verdict())
+        self.assertEqual(baseline.verdict(), "MISS")
+
     def test_no_peer_gets_another_processors_kernels(self):
         os.environ["OPENBLAS_CORETYPE"] = "Prescott"
         self.addCleanup(os.environ.pop, "OPENBLAS_CORETYPE", None)
