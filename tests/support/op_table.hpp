@@ -429,29 +429,6 @@ struct experts_case : op_base {
   }
 };
 
-/// target = target + c * source when adding, c * source otherwise.
-struct scaled_case : op_base {
-  bool add;
-
-  scaled_case(std::int64_t size, bool add_) : add(add_) {
-    op = add ? "add_scaled" : "copy_scaled";
-    variant = label("n", size);
-    inputs = {{"source", normal(size, 1), gradient::none}, {"target", normal(size, 2), gradient::none}};
-    outputs = {{"target", size, false}};
-  }
-
-  template <class B, class S = typename B::scalar>
-  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
-    const auto cols = static_cast<std::int64_t>(in[0].size());
-    if (add) {
-      out[0] = in[1];
-      b.add_scaled(0.375, as_matrix(in[0], cols), as_matrix(out[0], cols));
-    } else {
-      b.copy_scaled(0.375, as_matrix(in[0], cols), as_matrix(out[0], cols));
-    }
-  }
-};
-
 struct cross_entropy_case : op_base {
   head_shape shape;
   std::vector<std::int32_t> targets;
@@ -640,10 +617,6 @@ void for_each_case(F&& f) {
   f(experts_case(64, 4, 2, 16, 16, traffic::any, false));
   f(experts_case(1030, 1, 1, 24, 40, traffic::any, false));
 
-  f(scaled_case(1, true));
-  f(scaled_case(1003, true));
-  f(scaled_case(70'001, false));
-
   f(cross_entropy_case(1, 1, 1));
   f(cross_entropy_case(3, 5, 2));
   f(cross_entropy_case(50, 33, 257));
@@ -697,7 +670,6 @@ void for_each_bench_case(F&& f) {
   f(cross_entropy_with_gradient_case(4096, 128, 257));
   f(cross_entropy_with_gradient_case(4096, 512, 257));
   f(cross_entropy_with_gradient_case(4096, 256, 4096));
-  f(scaled_case(4096 * 256, true));
   f(norm_case(4'000'000));
   f(adamw_case(4'000'000, {.learning_rate = 3e-4, .weight_decay = 0.01, .step = 1000}));
 }

@@ -112,10 +112,6 @@ concept Backend =
       // (shape, scale, x, w_gate, w_up, w_down, grouping, weights, gate, up, dy, dx, add to dx?, dw_gate +=, dw_up +=,
       // dw_down +=, dweights)
 
-      // target += scale * source;  target = scale * source
-      b.add_scaled(1.0, c, m);   // (scale, source, target +=)
-      b.copy_scaled(1.0, c, m);  // (scale, source, target)
-
       // cross-entropy of softmax(x table^T) against targets[T] (-1 is no loss), chunked over the vocabulary so that no
       // [T, V] matrix exists for large V; losses[T] in nats and logsumexp[T] are saved
       {

@@ -157,8 +157,6 @@ class timed {
   SMELT_TIMED_OP(group_by_expert, 0)
   SMELT_TIMED_OP(experts, 1)
   SMELT_TIMED_OP(experts_backward, 2)
-  SMELT_TIMED_OP(add_scaled, 0)
-  SMELT_TIMED_OP(copy_scaled, 0)
   SMELT_TIMED_OP(cross_entropy, 1)
   SMELT_TIMED_OP(cross_entropy_backward, 2)
   SMELT_TIMED_OP(cross_entropy_with_gradient, 3)

@@ -221,14 +221,6 @@ class cpu {
     SMELT_RUN_PRODUCT(experts_backward, context_, shape, scale, x, w_gate, w_up, w_down, grouping, weights, gate, up, dy, dx, add, dw_gate, dw_up, dw_down, dweights);
   }
 
-  void add_scaled(double scale, const_matrix source, matrix target) {
-    SMELT_RUN(add_scaled, context_, scale, source, target);
-  }
-
-  void copy_scaled(double scale, const_matrix source, matrix target) {
-    SMELT_RUN(copy_scaled, context_, scale, source, target);
-  }
-
   template <ShapeOf<head_shape> Shape>
   [[nodiscard]] loss_sum cross_entropy(Shape shape, const_matrix x, const_matrix table, indices targets, vector losses,
                                        vector logsumexp) {

@@ -17,7 +17,6 @@
 #include <smelt/kernels/reference/norm.hpp>
 #include <smelt/kernels/reference/rms_norm.hpp>
 #include <smelt/kernels/reference/route.hpp>
-#include <smelt/kernels/reference/scaled.hpp>
 #include <smelt/kernels/shapes.hpp>
 #include <span>
 
@@ -146,14 +145,6 @@ struct reference {
                         matrix dw_down, matrix dweights) const {
     reference_ops::experts_backward<Scalar>(shape, scale, x, w_gate, w_up, w_down, grouping, weights, gate, up, dy, dx,
                                             add, dw_gate, dw_up, dw_down, dweights);
-  }
-
-  void add_scaled(double scale, const_matrix source, matrix target) const {
-    reference_ops::add_scaled<Scalar>(scale, source, target);
-  }
-
-  void copy_scaled(double scale, const_matrix source, matrix target) const {
-    reference_ops::copy_scaled<Scalar>(scale, source, target);
   }
 
   template <ShapeOf<head_shape> Shape>

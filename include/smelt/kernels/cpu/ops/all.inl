@@ -16,6 +16,5 @@
 #include <smelt/kernels/cpu/ops/rms_norm.inl>
 #include <smelt/kernels/cpu/ops/rotary.inl>
 #include <smelt/kernels/cpu/ops/route.inl>
-#include <smelt/kernels/cpu/ops/scaled.inl>
 // It norms, turns and packs as the ops above do.
 #include <smelt/kernels/cpu/ops/attention_input.inl>
