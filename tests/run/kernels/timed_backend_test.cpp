@@ -2,6 +2,7 @@
 #include <cstring>
 #include <smelt/kernels/reference/backend.hpp>
 #include <smelt/kernels/timed_backend.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,24 @@ TEST_CASE("a timed backend computes what the one inside it computes", "[kernels]
     CHECK(clocked.times().front().flop == c.forward_flops);
     CHECK(clocked.times().front().bytes > 0);
   });
+}
+
+TEST_CASE("a backend is clocked by wrapping it", "[kernels][timed]") {
+  const std::vector<float> x(5 * 7, 1.0F), w(3 * 7, 1.0F);
+  std::vector<float> y(5 * 3);
+  std::ostringstream out;
+  // [clocks]
+  smelt::reference<float> backend;
+  smelt::timed<smelt::reference<float>> clocked(backend);
+  // Ops and whole models run on `clocked` as they would on `backend`.
+  clocked.linear(smelt::linear_shape{.in = 7, .out = 3}, smelt::matrix_view<const float>(x.data(), 5, 7),
+                 smelt::matrix_view<const float>(w.data(), 3, 7), smelt::matrix_view<float>(y.data(), 5, 3));
+  for (const smelt::op_time& t : clocked.times())
+    out << t.op << ": " << t.calls << " calls, " << t.seconds << " s, " << t.flop << " FLOPs\n";
+  // [/clocks]
+  CHECK_THAT(out.str(),
+             Catch::Matchers::StartsWith("linear: 1 calls, ") && Catch::Matchers::EndsWith(" s, 210 FLOPs\n"));
+  CHECK(y.back() == 7);
 }
 
 TEST_CASE("clocks count calls and work until they are set to zero", "[kernels][timed]") {
