@@ -4,6 +4,13 @@
 // float, or a bf16 whose products are summed in float; all of them are read as words of 32 bits, a float or two bf16
 // that follow each other along the depth.
 
+// A function of a product, which is much to compile. g++ would make more of it, for arguments that it knows.
+#if defined(__clang__)
+#define SMELT_ONCE [[gnu::noinline]]
+#else
+#define SMELT_ONCE [[gnu::noinline, gnu::noclone]]
+#endif
+
 namespace smelt::cpu_ops::SMELT_SET {
 
 /// Elements along the depth in a word.
@@ -172,18 +179,19 @@ void pack_columns(const float* source, std::int64_t stride, std::int64_t depth, 
       const float* from = source + (first + n) * stride;
       for (std::int64_t k = 0; k < depth; k += lanes) {
         const std::int64_t most = (std::min)(lanes, depth - k);
-        floats square[lanes];
-        if (count == lanes && most == lanes) [[likely]] {
-#pragma GCC unroll 16
-          for (int i = 0; i < lanes; ++i) square[i] = load(from + i * stride + k);
-        } else {
-#pragma GCC unroll 16
-          for (int i = 0; i < lanes; ++i) {
-            square[i] = i >= count      ? floats{}
-                        : most == lanes ? load(from + i * stride + k)
-                                        : load_partial(from + i * stride + k, most);
+        const float* block = from + k;
+        std::int64_t block_stride = stride;
+        float copy[lanes][lanes];
+        if (count < lanes || most < lanes) {
+          for (std::int64_t i = 0; i < lanes; ++i) {
+            for (std::int64_t j = 0; j < lanes; ++j) copy[i][j] = i < count && j < most ? block[i * stride + j] : 0.0F;
           }
+          block = copy[0];
+          block_stride = lanes;
         }
+        floats square[lanes];
+#pragma GCC unroll 16
+        for (int i = 0; i < lanes; ++i) square[i] = load(block + i * block_stride);
         transpose(square);
         const std::int64_t word = base + k / step * width + n;
 #pragma GCC unroll 16
@@ -368,7 +376,7 @@ template <int Rows, int Panels, int Vectors, class Product>
       for (int j = 0; j < Panels; ++j) epilogue.prefetch(row + i, col + j * panel_width);
     }
   }
-#pragma GCC unroll 4
+#pragma GCC unroll 2
   for (std::int64_t k = 0; k < depth; ++k) {
     floats b[Panels][Vectors];
 #pragma GCC unroll 4
@@ -397,8 +405,8 @@ template <int Rows, int Panels, int Vectors, class Product>
 
 // Rows [row, last), which are a multiple of `size`, in tiles of `size` <= Rows rows, and of Panels full panels.
 template <int Rows, int Panels, class Product>
-void multiply_even_tiles(const Product& p, std::int64_t size, std::int64_t row, std::int64_t last, std::int64_t word,
-                         std::int64_t col) noexcept {
+SMELT_ONCE void multiply_even_tiles(const Product& p, std::int64_t size, std::int64_t row, std::int64_t last,
+                                    std::int64_t word, std::int64_t col) noexcept {
   if (size == Rows) {
     for (; row < last; row += Rows) multiply_tile<Rows, Panels, panel_vectors>(p, row, word, col, panel_width);
   } else if constexpr (Rows > 1) {
@@ -408,8 +416,8 @@ void multiply_even_tiles(const Product& p, std::int64_t size, std::int64_t row, 
 
 // Rows [row, rows) of what is left of a panel: full tiles, then ever smaller ones.
 template <int Rows, int Vectors, class Product>
-void multiply_greedily(const Product& p, std::int64_t row, std::int64_t rows, std::int64_t word, std::int64_t col,
-                       std::int64_t cols) noexcept {
+SMELT_ONCE void multiply_greedily(const Product& p, std::int64_t row, std::int64_t rows, std::int64_t word,
+                                  std::int64_t col, std::int64_t cols) noexcept {
   for (; row + Rows <= rows; row += Rows) multiply_tile<Rows, 1, Vectors>(p, row, word, col, cols);
   if constexpr (Rows > 1) {
     if (row < rows) multiply_greedily<(Rows > 8 ? 8 : Rows / 2), Vectors>(p, row, rows, word, col, cols);
@@ -421,8 +429,8 @@ void multiply_greedily(const Product& p, std::int64_t row, std::int64_t rows, st
 /// Sums over `depth` of left[rows, depth] right[depth, cols], each row of a panel handed to epilogue(row, col, cols,
 /// sums) once. `cols` is what a packed right operand was packed with, or less by whole panels.
 template <class Left, class Right, class Epilogue>
-[[gnu::noinline]] void multiply(Left left, Right right, std::int64_t rows, std::int64_t depth, std::int64_t cols,
-                                Epilogue epilogue) noexcept {
+SMELT_ONCE void multiply(Left left, Right right, std::int64_t rows, std::int64_t depth, std::int64_t cols,
+                         Epilogue epilogue) noexcept {
   using element = typename Left::element;
   static_assert(std::is_same_v<element, typename Right::element>);
   using product = detail::product<Left, Right, Epilogue>;
@@ -461,3 +469,5 @@ template <class Left, class Right, class Epilogue>
 }
 
 }  // namespace smelt::cpu_ops::SMELT_SET
+
+#undef SMELT_ONCE
