@@ -175,16 +175,4 @@ class context {
   weight_panels panels_;
 };
 
-/// Runs f(row, rows, col, cols) for the blocks of a weight gradient of [rows, cols].
-template <class F>
-void for_blocks(context& c, std::int64_t rows, std::int64_t cols, F&& f) {
-  const std::int64_t across = (cols + policy::gradient_cols - 1) / policy::gradient_cols;
-  const std::int64_t down = (rows + policy::gradient_rows - 1) / policy::gradient_rows;
-  c.for_each(down * across, [&](std::int64_t i) {
-    const std::int64_t row = i / across * policy::gradient_rows;
-    const std::int64_t col = i % across * policy::gradient_cols;
-    f(row, (std::min)(policy::gradient_rows, rows - row), col, (std::min)(policy::gradient_cols, cols - col));
-  });
-}
-
 }  // namespace smelt::cpu_ops

@@ -19,8 +19,6 @@ inline constexpr std::int64_t row_elements = 16'384;
 /// Below this many rows packing a matrix costs more than multiplying by it. 8 rows of 512 -> 512: 65 us unpacked
 /// against 93 us packed; 12 rows: 99 against 95 us; 128 -> 128 turns at the same number.
 inline constexpr std::int64_t few_rows = 12;
-/// Rows of one task of a matrix product. A multiple of every register tile's rows.
-inline constexpr std::int64_t product_rows = 192;
 /// Rows and columns of one task of a weight gradient. 48 rows against 24: a 512 -> 512 backward pass takes 21 against
 /// 25 ms, and there are still tasks enough for two cores.
 inline constexpr std::int64_t gradient_rows = 48;
