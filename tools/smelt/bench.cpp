@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <fstream>
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "allocations.hpp"
+#include "bandwidth.hpp"
 #include "bars.hpp"
 #include "command.hpp"
 #include "kernel_option.hpp"
@@ -109,8 +111,8 @@ class bench_run {
     require_trainable(who_.of, data_, settings_);
     const train_options& o = settings_.options;
     const flop_count flop = flops(who_.of.value, conventions::smelt, o.length);
-    flop_ = static_cast<double>(a.forward ? flop.forward_per_token : flop.train_per_token) *
-            static_cast<double>(o.step_tokens());
+    flop_ =
+        static_cast<double>(a.forward ? flop.forward : flop.train) * static_cast<double>(o.sequences * o.accumulation);
     const dynamic_arch arch(who_.of.value);
     if (!a.forward) {
       const auto run = std::make_shared<trainer<dynamic_arch, clocked_backend>>(arch, clocked_, data_.text, o);
@@ -202,7 +204,17 @@ struct op_share {
   double bytes = 0;
 };
 
+/// What would take the longest of an op if nothing stood in its way, and the share of its time that this is.
+struct op_limit {
+  std::string name;  ///< compute, or the memory that its arrays come from; empty when the op has no known work
+  double share = 0;
+};
+
+constexpr const char* both_passes = "forward and backward";
+constexpr std::array passes{"forward", "backward", both_passes, "update", "other"};
+
 std::string pass_of(std::string_view op) {
+  if (op.find("with_gradient") != std::string_view::npos) return both_passes;
   if (op.find("backward") != std::string_view::npos) return "backward";
   return op == "adamw" || op == "norm" ? "update" : "forward";
 }
@@ -236,11 +248,21 @@ double of_peak(const bench_run& run) {
   return run.median_of([&](const window& w) { return run.flop() / w.seconds / (w.peak * run.backend().threads()); });
 }
 
-nlohmann::ordered_json to_json(const bench_run& run, bool forward) {
+/// Its operations at the peak against its arrays, each read once from the nearest memory that holds those of a call.
+op_limit limit_of(const op_share& s, double peak, const std::vector<memory_level>& levels) {
+  if (!(s.calls > 0) || !(s.bytes > 0)) return {};
+  auto level = levels.begin();
+  while (level + 1 != levels.end() && s.bytes / s.calls > static_cast<double>(level->bytes)) ++level;
+  const double compute = s.flop / peak, reading = s.bytes / level->bandwidth;
+  return compute > reading ? op_limit{"compute", compute / s.seconds} : op_limit{level->name, reading / s.seconds};
+}
+
+nlohmann::ordered_json to_json(const bench_run& run, const bench_arguments& a,
+                               const std::vector<memory_level>& levels) {
   const double seconds = median_seconds(run), peak = peak_of(run);
   nlohmann::ordered_json j;
   j["spec"] = run.who().of.name;
-  j["pass"] = forward ? "forward" : "training";
+  j["pass"] = a.forward ? "forward" : "training";
   j["dtype"] = name_of(run.backend().compute());
   j["instruction_set"] = name_of(run.backend().instructions());
   j["threads"] = run.backend().threads();
@@ -257,16 +279,15 @@ nlohmann::ordered_json to_json(const bench_run& run, bool forward) {
   j["faults_per_step"] = run.faults_per_step();
   j["ops"] = nlohmann::ordered_json::array();
   for (const op_share& s : shares_of(run)) {
-    const bool products = s.flop > 0;
-    j["ops"].push_back(
-        {{"op", s.op},
-         {"pass", s.pass},
-         {"seconds", s.seconds},
-         {"share", s.share},
-         {"calls", s.calls},
-         {"flop", s.flop},
-         {"bytes", s.bytes},
-         {"of_peak", products ? nlohmann::ordered_json(s.flop / s.seconds / peak) : nlohmann::ordered_json()}});
+    nlohmann::ordered_json op{{"op", s.op},       {"pass", s.pass}, {"seconds", s.seconds}, {"share", s.share},
+                              {"calls", s.calls}, {"flop", s.flop}, {"bytes", s.bytes},     {"of_peak", nullptr}};
+    if (s.flop > 0) op["of_peak"] = s.flop / s.seconds / peak;
+    if (!levels.empty()) {
+      const op_limit limit = limit_of(s, peak, levels);
+      op["limit"] = limit.name.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(limit.name);
+      op["of_limit"] = limit.name.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(limit.share);
+    }
+    j["ops"].push_back(op);
   }
   j["machine"] = machine();
   return j;
@@ -294,33 +315,51 @@ std::string title_of(const bench_run& run, bool forward) {
          " tokens";
 }
 
-table breakdown_table(const bench_run& run) {
+table breakdown_table(const bench_run& run, const std::vector<memory_level>& levels) {
   const std::vector<op_share> shares = shares_of(run);
   const double peak = peak_of(run);
   double most = 0;
   for (const op_share& s : shares) most = (std::max)(most, s.share);
-  table t{
-      "", {{"op", false}, {"ms a step"}, {"share"}, {"", false}, {"calls"}, {"GFLOP/s"}, {"of peak"}, {"GB/s"}}, {}};
+  table t{"",
+          {{"op", false},
+           {"ms a step"},
+           {"share"},
+           {"", false},
+           {"calls"},
+           {"GFLOP/s"},
+           {"of peak"},
+           {"GB/s"},
+           {"limit", false},
+           {"of it"}},
+          {}};
   for (const op_share& s : shares) {
     const double rate = s.flop / s.seconds;
+    const op_limit limit = limit_of(s, peak, levels);
     t.rows.push_back({s.op, fixed(s.seconds * 1e3, 3), percent_text(s.share), bar_text(s.share, most, 24),
                       s.calls > 0 ? compact(s.calls) : "", s.flop > 0 ? fixed(rate * 1e-9, 1) : "",
                       s.flop > 0 ? percent_text(rate / peak) : "",
-                      s.bytes > 0 ? fixed(s.bytes / s.seconds * 1e-9, 1) : ""});
+                      s.bytes > 0 ? fixed(s.bytes / s.seconds * 1e-9, 1) : "", limit.name,
+                      limit.name.empty() ? "" : percent_text(limit.share)});
   }
-  std::string passes;
-  for (const char* pass : {"forward", "backward", "update", "other"}) {
+  std::string by_pass;
+  for (const char* pass : passes) {
     double share = 0;
     for (const op_share& s : shares) share += s.pass == pass ? s.share : 0;
-    passes += (passes.empty() ? "" : ", ") + std::string(pass) + " " + percent_text(share);
+    if (share > 0) by_pass += (by_pass.empty() ? "" : ", ") + std::string(pass) + " " + percent_text(share);
   }
-  t.notes.push_back(passes);
+  t.notes.push_back(by_pass);
   t.notes.emplace_back("FLOPs: of the products that the results need; what is computed again counts as time alone");
   t.notes.emplace_back("GB/s: every array an op is given, counted once; other: the step outside of ops");
+  std::string read;
+  for (const memory_level& level : levels)
+    read += (read.empty() ? "" : ", ") + std::string(level.name) + " " + fixed(level.bandwidth * 1e-9, 0);
+  t.notes.push_back(
+      "limit: the longer of the FLOPs at the peak and the arrays read from the nearest memory that holds");
+  t.notes.push_back("a call's (GB/s: " + read + ")");
   return t;
 }
 
-void print(const bench_run& run, const bench_arguments& a) {
+void print(const bench_run& run, const bench_arguments& a, const std::vector<memory_level>& levels) {
   const double seconds = median_seconds(run);
   table t{title_of(run, a.forward), {{"", false}, {"median"}, {"best"}}, {}};
   const double best = best_seconds(run);
@@ -336,21 +375,27 @@ void print(const bench_run& run, const bench_arguments& a) {
   t.notes.push_back("a step: " + compact(run.allocations_per_step()) + " allocations, " +
                     compact(run.faults_per_step()) + " page faults");
   std::cout << to_text(t);
-  if (a.breakdown) std::cout << "\n" << to_text(breakdown_table(run));
+  if (a.breakdown) std::cout << "\n" << to_text(breakdown_table(run, levels));
 }
 
-void write_svg(const bench_run& run, const bench_arguments& a) {
-  bar_chart chart{title_of(run, a.forward), {"forward", "backward", "update", "other"}, {}};
+bar_chart chart_of(const bench_run& run, bool forward) {
+  bar_chart chart{title_of(run, forward), {passes.begin(), passes.end()}, {}};
   for (const op_share& s : shares_of(run))
     chart.bars.push_back({s.op, s.pass, s.share, percent_text(s.share) + ", " + fixed(s.seconds * 1e3, 2) + " ms"});
-  std::ofstream file(a.svg);
-  file << to_svg(chart);
-  file.flush();
-  if (!file) throw error(errc::io, "--svg must name a file that can be written; found '" + a.svg + "'");
+  return chart;
+}
+
+void require_written(const std::ofstream& file, const std::string& name) {
+  if (!file) throw error(errc::io, "--svg must name a file that can be written; found '" + name + "'");
 }
 
 int bench(const common_options& common, const bench_arguments& a) {
   const contestant one{spec_of_argument(a.spec), a.kernels, common.threads};
+  std::ofstream drawing;
+  if (!a.svg.empty()) {
+    drawing.open(a.svg);  // before anything is measured that could then not be drawn
+    require_written(drawing, a.svg);
+  }
   std::vector<std::unique_ptr<bench_run>> runs;
   runs.push_back(std::make_unique<bench_run>(one, a, common));
   if (!a.against.empty() || !a.against_dtype.empty() || a.against_threads > 0) {
@@ -364,21 +409,30 @@ int bench(const common_options& common, const bench_arguments& a) {
   for (std::int64_t i = 0; i < a.steps; ++i)
     for (const auto& run : runs) run->measure();
 
-  if (!a.svg.empty()) write_svg(*runs.front(), a);
-  nlohmann::ordered_json j = to_json(*runs.front(), a.forward);
-  if (!common.json) print(*runs.front(), a);
+  if (drawing.is_open()) {
+    drawing << to_svg(chart_of(*runs.front(), a.forward)) << std::flush;
+    require_written(drawing, a.svg);
+  }
+  // Every side with its own number of threads has its own limits.
+  std::vector<std::vector<memory_level>> levels(runs.size());
+  if (a.breakdown) {
+    const read_buffer buffer(static_cast<std::size_t>(measured_memory()));
+    for (std::size_t i = 0; i < runs.size(); ++i) levels[i] = memory_levels(buffer, runs[i]->backend().threads());
+  }
+  nlohmann::ordered_json j = to_json(*runs.front(), a, levels.front());
+  if (!common.json) print(*runs.front(), a, levels.front());
   if (runs.size() > 1) {
     const bench_run &run = *runs[0], &other = *runs[1];
     const double tokens =
         times_faster(run, other, [](const bench_run& r, const window& w) { return r.tokens() / w.seconds; });
     const double flop =
         times_faster(run, other, [](const bench_run& r, const window& w) { return r.flop() / w.seconds; });
-    j["against"] = to_json(other, a.forward);
+    j["against"] = to_json(other, a, levels.back());
     j["tokens_per_second_ratio"] = tokens;
     j["flop_per_second_ratio"] = flop;
     if (!common.json) {
       std::cout << "\n";
-      print(other, a);
+      print(other, a, levels.back());
       std::cout << "\nThe first is " << fixed(tokens, 3) << " x as fast as the second in tokens/s, " << fixed(flop, 3)
                 << " x in FLOP/s (median of " << a.steps << " turns).\n";
     }
@@ -407,7 +461,7 @@ void add_bench(CLI::App& app, const common_options& common, action& chosen) {
   add_count(*command, "--accumulation", a->settings.options.accumulation, 1, "Batches a step (default: 1)");
   add_kernel_options(*command, a->kernels);
   command->add_flag("--forward", a->forward, "Forward passes alone");
-  command->add_flag("--breakdown", a->breakdown, "Show the time of every op");
+  command->add_flag("--breakdown", a->breakdown, "Show the time of every op, and what limits it");
   command->add_option("--svg", a->svg, "Draw the time of every op into this file")->type_name("FILE");
   command->add_option("--against", a->against, "Measure this SPEC too, in turns")->type_name("SPEC");
   command->add_option("--against-dtype", a->against_dtype, "Measure with this --dtype too, in turns")

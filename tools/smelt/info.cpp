@@ -60,21 +60,6 @@ std::vector<set_info> sets() {
   return all;
 }
 
-/// The size of a data cache as the system reports it, such as "48K"; empty when it does not.
-std::string reported_cache(int level) {
-  for (int index = 0; index < 8; ++index) {
-    const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index);
-    const auto line_of = [&](const char* file) {
-      std::ifstream in(folder + "/" + file);
-      std::string line;
-      std::getline(in, line);
-      return line;
-    };
-    if (line_of("level") == std::to_string(level) && line_of("type") != "Instruction") return line_of("size");
-  }
-  return "";
-}
-
 /// The system's choice about huge pages: the word in brackets of "always [madvise] never"; "unknown" elsewhere.
 std::string huge_pages() {
   std::ifstream in("/sys/kernel/mm/transparent_hugepage/enabled");
@@ -94,11 +79,9 @@ int info(const common_options& common) {
   const instruction_set best = best_instruction_set();
   const bool bf16 = best == instruction_set::avx512_bf16;
   const int threads = static_cast<int>(common.threads > 0 ? common.threads : cores());
-  constexpr std::int64_t most = std::int64_t{128} << 20;  // four times the largest cache a core here shares
-  const std::int64_t bytes = physical_memory() > 0 ? (std::min)(most, physical_memory() / 8) : most;
-  const read_buffer buffer(static_cast<std::size_t>(bytes));
-  const double one = read_bandwidth(buffer, 1, 8);
-  const double together = threads == 1 ? one : read_bandwidth(buffer, threads, 8);
+  const read_buffer buffer(static_cast<std::size_t>(measured_memory()));
+  const std::vector<memory_level> one = memory_levels(buffer, 1);
+  const std::vector<memory_level> together = threads == 1 ? one : memory_levels(buffer, threads);
   const auto page = static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
 
   if (common.json) {
@@ -121,18 +104,23 @@ int info(const common_options& common) {
                                        {"bf16_peak_flop_per_second", s.bf16_peak}});
     j["caches_assumed"] = {{"first_level_bytes", policy::first_level_cache},
                            {"second_level_bytes", policy::second_level_cache}};
-    j["caches_reported"] = {
-        {"first_level", reported_cache(1)}, {"second_level", reported_cache(2)}, {"third_level", reported_cache(3)}};
+    j["caches_reported"] = {{"first_level_bytes", reported_cache(1)},
+                            {"second_level_bytes", reported_cache(2)},
+                            {"third_level_bytes", reported_cache(3)}};
     j["page_bytes"] = page;
     j["huge_pages"] = huge_pages();
-    j["read_bytes_per_second"] = {{"one_core", one}, {"threads", threads}, {"together", together}};
+    j["threads"] = threads;
+    j["read_bytes_per_second"] = nlohmann::ordered_json::array();
+    for (std::size_t i = 0; i < one.size(); ++i)
+      j["read_bytes_per_second"].push_back(
+          {{"from", one[i].name}, {"one_core", one[i].bandwidth}, {"together", together[i].bandwidth}});
     std::cout << j.dump(2) << "\n";
     return exit_fine;
   }
 
   const auto reported = [](int level) {
-    const std::string size = reported_cache(level);
-    return size.empty() ? std::string("unknown") : size;
+    const std::int64_t bytes = reported_cache(level);
+    return bytes > 0 ? binary_bytes(static_cast<double>(bytes)) : std::string("unknown");
   };
   table t{"", {{"", false}, {"", false}}, {}};
   t.rows = {
@@ -147,8 +135,6 @@ int info(const common_options& common) {
                      binary_bytes(static_cast<double>(policy::second_level_cache)) + " a core; reported " +
                      reported(1) + ", " + reported(2) + ", " + reported(3)},
       {"pages", grouped(page) + " bytes; transparent huge pages: " + huge_pages()},
-      {"memory reads", fixed(one * 1e-9, 1) + " GB/s on one core, " + fixed(together * 1e-9, 1) + " GB/s on " +
-                           std::to_string(threads) + (threads == 1 ? " thread" : " threads")},
       {"kernels", std::string(name_of(best)) + ", bf16 products: " + (bf16 ? "yes" : "no")},
   };
   std::string text = to_text(t);
@@ -165,7 +151,12 @@ int info(const common_options& common) {
   for (const set_info& s : all)
     peaks.rows.push_back({std::string(name_of(s.set)), s.built ? "yes" : "no", s.machine ? "yes" : "no",
                           rate(s.fp32_peak), rate(s.bf16_peak)});
-  std::cout << text << to_text(peaks);
+  table reads{"\nReads, GB/s",
+              {{"from", false}, {"one core"}, {std::to_string(threads) + (threads == 1 ? " thread" : " threads")}},
+              {}};
+  for (std::size_t i = 0; i < one.size(); ++i)
+    reads.rows.push_back({one[i].name, fixed(one[i].bandwidth * 1e-9, 1), fixed(together[i].bandwidth * 1e-9, 1)});
+  std::cout << text << to_text(peaks) << to_text(reads);
   return exit_fine;
 }
 
@@ -175,7 +166,7 @@ void add_info(CLI::App& app, const common_options& common, action& chosen) {
   CLI::App* command = app.add_subcommand("info", "Print what the program can do on this machine, and its speed limits");
   command->footer(
       "Limits are measured, which takes about a second: what one core multiplies and adds in registers, and how fast\n"
-      "memory is read by one core and by --threads of them.\n"
+      "caches and memory are read by one core and by --threads of them.\n"
       "\nExamples:\n  smelt info\n  smelt info --json");
   command->callback([&common, &chosen] { chosen = [&common] { return info(common); }; });
 }
