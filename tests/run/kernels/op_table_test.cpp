@@ -28,7 +28,8 @@ double magnitude(const std::vector<double>& values) {
 template <class Scalar>
 void check_close(const std::vector<Scalar>& found, const std::vector<double>& expected, double tolerance) {
   REQUIRE(found.size() == expected.size());
-  const double scale = magnitude(expected);
+  // Some gradients are exactly zero: a query that sees one key gets none.
+  const double scale = (std::max)(magnitude(expected), 1e-3);
   double worst = 0;
   std::size_t at = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {

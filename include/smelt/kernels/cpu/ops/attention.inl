@@ -418,6 +418,20 @@ template <class Element>
   }
 }
 
+// dout . out for one query, with dout rounded as the products round it, so that a query that sees one key gets no
+// gradient from it.
+template <class Element>
+[[nodiscard]] float mean_pull(const float* dout, const float* out, std::int64_t d) noexcept {
+  floats sums = {};
+  for_vectors(d, [&](auto get, auto) {
+    floats pull = get(dout);
+    // A bf16 in the upper half of a word is the float of the same value.
+    if constexpr (!std::is_same_v<Element, float>) pull = make_words<Element>(floats{}, pull);
+    sums += pull * get(out);
+  });
+  return sum_lanes(sums);
+}
+
 // From scores and gradients of the weights to weights 2^(score - log_sum) and gradients of the scores,
 // weight * (dweight - mean): zeros where a query does not see a key, whatever was computed there.
 template <class Element>
@@ -580,7 +594,7 @@ void attention_backward(context& c, Shape shape, matrix_view<const float> q, mat
       float log_sums[panel_width] = {};
       for (std::int64_t i = 0; i < panel.count; ++i) {
         const std::int64_t at = panel.place(i, out.cols, d);
-        means[i] = dot(dout.data + at, out.data + at, d);
+        means[i] = detail::mean_pull<Element>(dout.data + at, out.data + at, d);
         log_sums[i] = lse[panel.token[i] * s.heads + panel.head[i]] * detail::log2_e;
       }
       const floats mean[] = {load(means), load(means + lanes)};
