@@ -32,8 +32,9 @@ void project(context& c, float scale, matrix_view<const float> from, const Eleme
              matrix_view<float> to) {
   const std::int64_t depth = from.cols;
   const std::int64_t cols = to.cols;
+  if (from.rows == 0 || cols == 0) return;
   const std::int64_t task_rows = (std::min)(policy::projection_rows, from.rows);
-  const std::int64_t down = task_rows == 0 ? 0 : (from.rows + task_rows - 1) / task_rows;
+  const std::int64_t down = (from.rows + task_rows - 1) / task_rows;
   std::int64_t task_cols = cols;
   if (down == 1) {
     constexpr std::int64_t whole = gemm_tile.panels * panel_width;
