@@ -230,7 +230,7 @@ std::vector<op_share> shares_of(const bench_run& run) {
     shares.push_back({std::string(t.op), pass_of(t.op), t.seconds / run.steps(), t.seconds / total,
                       static_cast<double>(t.calls) / run.steps(), t.flop / run.steps(), t.bytes / run.steps()});
   }
-  std::ranges::stable_sort(shares, std::greater<>(), &op_share::seconds);
+  std::ranges::sort(shares, std::greater<>(), &op_share::seconds);
   shares.push_back({"other", "other", (total - clocked) / run.steps(), (total - clocked) / total});
   return shares;
 }
@@ -257,7 +257,7 @@ op_limit limit_of(const op_share& s, double peak, const std::vector<memory_level
   return compute > reading ? op_limit{"compute", compute / s.seconds} : op_limit{level->name, reading / s.seconds};
 }
 
-nlohmann::ordered_json to_json(const bench_run& run, const bench_arguments& a,
+nlohmann::ordered_json json_of(const bench_run& run, const bench_arguments& a,
                                const std::vector<memory_level>& levels) {
   const double seconds = median_seconds(run), peak = peak_of(run);
   nlohmann::ordered_json j;
@@ -419,7 +419,7 @@ int bench(const common_options& common, const bench_arguments& a) {
     const read_buffer buffer(static_cast<std::size_t>(measured_memory()));
     for (std::size_t i = 0; i < runs.size(); ++i) levels[i] = memory_levels(buffer, runs[i]->backend().threads());
   }
-  nlohmann::ordered_json j = to_json(*runs.front(), a, levels.front());
+  nlohmann::ordered_json j = json_of(*runs.front(), a, levels.front());
   if (!common.json) print(*runs.front(), a, levels.front());
   if (runs.size() > 1) {
     const bench_run &run = *runs[0], &other = *runs[1];
@@ -427,7 +427,7 @@ int bench(const common_options& common, const bench_arguments& a) {
         times_faster(run, other, [](const bench_run& r, const window& w) { return r.tokens() / w.seconds; });
     const double flop =
         times_faster(run, other, [](const bench_run& r, const window& w) { return r.flop() / w.seconds; });
-    j["against"] = to_json(other, a, levels.back());
+    j["against"] = json_of(other, a, levels.back());
     j["tokens_per_second_ratio"] = tokens;
     j["flop_per_second_ratio"] = flop;
     if (!common.json) {
