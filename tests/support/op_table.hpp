@@ -306,6 +306,39 @@ struct attention_case : op_base {
   }
 };
 
+/// `queries` tokens that go on with a sequence which has `keys` tokens after them.
+struct attention_cached_case : op_base {
+  attention_shape shape;
+  std::int64_t window;
+
+  attention_cached_case(std::int64_t queries, std::int64_t keys, int heads, int kv_heads, int head_dim,
+                        std::int64_t window_ = 0, double score_scale = 1)
+      : shape{.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim}, window(window_) {
+    op = "attention_cached";
+    variant = std::to_string(queries) + label("of", keys) + label("_h", heads) + "_" + std::to_string(kv_heads) +
+              label("_d", head_dim) + (window > 0 ? label("_window", window) : "");
+    inputs = {{"q", normal(queries * width(), 1, score_scale)},
+              {"k", normal(keys * kv_width(), 2)},
+              {"v", normal(keys * kv_width(), 3)}};
+    outputs = {{"out", queries * width()}};
+    double pairs = 0;
+    for (std::int64_t t = 0; t < queries; ++t) {
+      const std::int64_t seen = keys - queries + t + 1;
+      pairs += double(window > 0 ? (std::min)(window, seen) : seen);
+    }
+    forward_flops = 4.0 * pairs * heads * head_dim;
+  }
+
+  [[nodiscard]] std::int64_t width() const { return std::int64_t{shape.heads} * shape.head_dim; }
+  [[nodiscard]] std::int64_t kv_width() const { return std::int64_t{shape.kv_heads} * shape.head_dim; }
+
+  template <class B, class S = typename B::scalar>
+  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
+    b.attention_cached(shape, as_matrix(in[0], width()), as_matrix(in[1], kv_width()), as_matrix(in[2], kv_width()),
+                       window, as_matrix(out[0], width()));
+  }
+};
+
 struct route_case : op_base {
   router_shape shape;
   bool biased;
@@ -593,6 +626,18 @@ void for_each_case(F&& f) {
   f(attention_case(1, 300, 2, 1, 24, sight::window));
   f(attention_case(9, 150, 5, 1, 20, sight::documents));
 
+  f(attention_cached_case(1, 1, 1, 1, 2));
+  f(attention_cached_case(1, 19, 4, 2, 6));
+  f(attention_cached_case(1, 300, 8, 2, 32));
+  f(attention_cached_case(1, 1000, 5, 1, 128, 0, 6.0));
+  f(attention_cached_case(1, 70, 3, 3, 44, 33));
+  f(attention_cached_case(3, 67, 6, 2, 24));
+  f(attention_cached_case(3, 67, 6, 2, 24, 5));
+  f(attention_cached_case(40, 40, 8, 2, 32));
+  f(attention_cached_case(33, 150, 4, 1, 16));
+  f(attention_cached_case(50, 301, 8, 4, 10, 77));
+  f(attention_cached_case(140, 400, 2, 2, 64, 130, 6.0));
+
   const auto softmax = score_function::softmax;
   const auto sigmoid = score_function::sigmoid;
   f(route_case(1, 1, 1, softmax, true));
@@ -658,6 +703,8 @@ void for_each_bench_case(F&& f) {
   f(attention_case(16, 256, 8, 2, 16));
   f(attention_case(4, 1024, 8, 2, 64));
   f(attention_case(16, 256, 4, 2, 32, sight::documents));
+  f(attention_cached_case(1, 512, 8, 2, 32));
+  f(attention_cached_case(512, 512, 8, 2, 32));
   f(route_case(4096, 32, 4, score_function::softmax, true));
   f(route_case(4096, 64, 8, score_function::sigmoid, true));
   f(experts_case(4096, 16, 4, 128, 32));

@@ -91,6 +91,10 @@ concept Backend =
       b.attention_backward(attention, c, c, c, ids, std::int64_t{}, c, cs, c, m, m,
                            m);  // (shape, q, k, v, first, length, out, lse, dout, dq, dk, dv)
 
+      // the same for T queries that go on with a sequence of N keys, the last T of which are their own: query row t
+      // attends to key rows up to N - T + t, the last `window` of them or, where it is 0, all
+      b.attention_cached(attention, c, c, c, std::int64_t{}, m);  // (shape, q, k, v, window, out)
+
       // scores[T,E] over all experts, ids[T*k] in descending order of score + bias (bias may be empty; selection
       // only), weights[T,k]; logsumexp[T] of the logits is saved
       b.route(router, c, cs, m, out_ids, m, s);  // (shape, logits, selection_bias, scores, ids, weights, logsumexp)

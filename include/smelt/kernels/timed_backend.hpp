@@ -75,6 +75,14 @@ template <class... Arguments>
   return 4.0 * static_cast<double>(pairs) * s.heads * s.head_dim;
 }
 
+[[nodiscard]] inline double cached_attention_flop(const attention_shape& s, std::int64_t queries, std::int64_t keys,
+                                                  std::int64_t window) {
+  std::int64_t pairs = 0;
+  for (std::int64_t end = keys - queries + 1; end <= keys; ++end)
+    pairs += window > 0 && window < end ? window : end;
+  return 4.0 * static_cast<double>(pairs) * s.heads * s.head_dim;
+}
+
 template <class Shape, class... Arguments>
 [[nodiscard]] double flop_of(const Shape& shape, const Arguments&... arguments) {
   if constexpr (requires { product_flop(shape, op_extent{}); })
@@ -161,6 +169,15 @@ class timed {
   SMELT_TIMED_OP(cross_entropy_backward, 2)
   SMELT_TIMED_OP(cross_entropy_with_gradient, 3)
   SMELT_TIMED_OP(norm, 0)
+
+  /// Written out, since its operations depend on two numbers of rows.
+  template <class Shape, class Matrix, class Out>
+  void attention_cached(const Shape& shape, const Matrix& q, const Matrix& k, const Matrix& v, std::int64_t window,
+                        const Out& out) {
+    const clock running(*this, "attention_cached", detail::cached_attention_flop(shape, q.rows, k.rows, window),
+                        detail::bytes_of(q, k, v, out));
+    inner_.attention_cached(shape, q, k, v, window, out);
+  }
 
   /// Written out, so that its numbers may be given in braces.
   template <class... Arguments>

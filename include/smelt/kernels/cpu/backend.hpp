@@ -183,6 +183,11 @@ class cpu {
     SMELT_RUN_PRODUCT(attention_backward, context_, shape, q, k, v, first, length, out, lse, dout, dq, dk, dv);
   }
 
+  template <ShapeOf<attention_shape> Shape>
+  void attention_cached(Shape shape, const_matrix q, const_matrix k, const_matrix v, std::int64_t window, matrix out) {
+    SMELT_RUN_PRODUCT(attention_cached, context_, shape, q, k, v, window, out);
+  }
+
   template <ShapeOf<router_shape> Shape>
   void route(Shape shape, const_matrix logits, const_vector selection_bias, matrix scores, std::span<std::int32_t> ids,
              matrix weights, vector logsumexp) {

@@ -25,6 +25,7 @@
 #include <smelt/kernels/policy/cpu_tasks.hpp>
 #include <smelt/kernels/reference/adamw.hpp>
 #include <smelt/kernels/reference/attention.hpp>
+#include <smelt/kernels/reference/attention_cached.hpp>
 #include <smelt/kernels/reference/attention_input.hpp>
 #include <smelt/kernels/reference/cross_entropy.hpp>
 #include <smelt/kernels/reference/experts.hpp>

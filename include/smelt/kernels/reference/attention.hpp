@@ -17,16 +17,20 @@ namespace smelt::reference_ops {
 
 namespace detail {
 
-template <class Scalar>
-void check_attention(const char* op, const attention_shape& s, matrix_view<const Scalar> q, matrix_view<const Scalar> k,
-                     matrix_view<const Scalar> v, std::span<const std::int32_t> first, std::int64_t length,
-                     matrix_view<const Scalar> out, std::span<const Scalar> lse) {
+inline void check_heads(const char* op, const attention_shape& s) {
   check_at_least(op, "head_dim", s.head_dim, 1);
   check_at_least(op, "kv_heads", s.kv_heads, 1);
   if (s.heads % s.kv_heads != 0) {
     throw error(errc::invalid_argument, std::string(op) + ": heads is " + std::to_string(s.heads) +
                                             ", needs a multiple of the " + std::to_string(s.kv_heads) + " kv_heads");
   }
+}
+
+template <class Scalar>
+void check_attention(const char* op, const attention_shape& s, matrix_view<const Scalar> q, matrix_view<const Scalar> k,
+                     matrix_view<const Scalar> v, std::span<const std::int32_t> first, std::int64_t length,
+                     matrix_view<const Scalar> out, std::span<const Scalar> lse) {
+  check_heads(op, s);
   const std::int64_t width = std::int64_t{s.heads} * s.head_dim;
   const std::int64_t kv_width = std::int64_t{s.kv_heads} * s.head_dim;
   check_shape(op, "q", q, q.rows, width);

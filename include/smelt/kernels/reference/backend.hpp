@@ -8,6 +8,7 @@
 #include <smelt/kernels/grouping.hpp>
 #include <smelt/kernels/reference/adamw.hpp>
 #include <smelt/kernels/reference/attention.hpp>
+#include <smelt/kernels/reference/attention_cached.hpp>
 #include <smelt/kernels/reference/attention_input.hpp>
 #include <smelt/kernels/reference/cross_entropy.hpp>
 #include <smelt/kernels/reference/embed.hpp>
@@ -105,6 +106,12 @@ struct reference {
                           std::int64_t length, const_matrix out, const_vector lse, const_matrix dout, matrix dq,
                           matrix dk, matrix dv) const {
     reference_ops::attention_backward<Scalar>(shape, q, k, v, first, length, out, lse, dout, dq, dk, dv);
+  }
+
+  template <ShapeOf<attention_shape> Shape>
+  void attention_cached(Shape shape, const_matrix q, const_matrix k, const_matrix v, std::int64_t window,
+                        matrix out) const {
+    reference_ops::attention_cached<Scalar>(shape, q, k, v, window, out);
   }
 
   template <ShapeOf<router_shape> Shape>

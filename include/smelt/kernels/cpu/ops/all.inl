@@ -6,6 +6,7 @@
 
 #include <smelt/kernels/cpu/ops/adamw.inl>
 #include <smelt/kernels/cpu/ops/attention.inl>
+#include <smelt/kernels/cpu/ops/attention_cached.inl>
 #include <smelt/kernels/cpu/ops/core_peak.inl>
 #include <smelt/kernels/cpu/ops/embed.inl>
 #include <smelt/kernels/cpu/ops/experts.inl>

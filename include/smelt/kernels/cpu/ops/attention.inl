@@ -76,7 +76,7 @@ namespace detail {
 inline constexpr std::int64_t panel_vectors = panel_width / lanes;
 static_assert(panel_vectors == 2);
 
-// One sequence and one KV head, with the query heads that share it.
+// One sequence and one KV head, with the query heads that share it. Keys of earlier tokens may stand before its own.
 struct kv_group {
   std::int64_t row;       // of the batch, where the sequence begins
   std::int64_t length;    // tokens of the sequence
@@ -84,6 +84,7 @@ struct kv_group {
   std::int64_t heads;     // how many there are
   std::int64_t head_dim;  // d
   std::int64_t kv_col;    // of the head's keys and values
+  std::int64_t before = 0;
 
   [[nodiscard]] std::int64_t queries() const noexcept { return length * heads; }
   [[nodiscard]] std::int64_t panels() const noexcept { return (queries() + panel_width - 1) / panel_width; }
@@ -116,8 +117,8 @@ struct attention_tasks {
   }
 };
 
-// The queries of a panel, and the keys [low, high) that they see. Lanes behind the last query are padding, which sees
-// every key.
+// The queries of a panel, and the keys [low, high) of the group that they see. Lanes behind the last query are padding,
+// which sees every key.
 struct query_panel {
   std::int64_t count = 0;
   std::int64_t low;
@@ -129,6 +130,7 @@ struct query_panel {
   ints first_key[panel_vectors];
   ints last_key[panel_vectors];
 
+  // `first` counts keys as rows of a batch whose keys all stand with their queries.
   query_panel(const kv_group& g, std::int64_t number, std::span<const std::int32_t> first) {
     std::int32_t firsts[panel_width] = {};
     std::int32_t lasts[panel_width];
@@ -136,18 +138,18 @@ struct query_panel {
     count = (std::min)(panel_width, g.queries() - number * panel_width);
     std::int64_t position = number * panel_width / g.heads;
     std::int64_t of_group = number * panel_width % g.heads;
-    low = position;
-    high = position + 1;
+    low = g.before + position;
+    high = low + 1;
     all_low = 0;
-    all_high = position + 1;
+    all_high = high;
     for (std::int64_t i = 0; i < count; ++i) {
       token[i] = g.row + position;
       head[i] = g.head + of_group;
       firsts[i] = static_cast<std::int32_t>(first[token[i]] - g.row);
-      lasts[i] = static_cast<std::int32_t>(position);
+      lasts[i] = static_cast<std::int32_t>(g.before + position);
       low = (std::min)(low, std::int64_t{firsts[i]});
       all_low = (std::max)(all_low, std::int64_t{firsts[i]});
-      high = position + 1;
+      high = g.before + position + 1;
       if (++of_group == g.heads) {
         of_group = 0;
         ++position;
@@ -379,6 +381,44 @@ template <class Element>
   }
 }
 
+// What a panel works in on its way forward.
+template <class Element>
+struct panel_memory {
+  Element* queries;  // a right operand [d, panel_width]
+  float* scores;     // [keys, panel_width]
+  Element* weights;  // a right operand [keys, panel_width]
+  float* sums;       // [d, panel_width]
+};
+
+template <class Element>
+[[nodiscard]] panel_memory<Element> take_panel(arena& memory, std::int64_t d) {
+  Element* queries = memory.take<Element>(packed_size<Element>(d, panel_width)).data();
+  const std::span<float> scores = memory.take<float>(policy::attention_keys * panel_width);
+  Element* weights = take_weights<Element>(memory, scores);
+  return {queries, scores.data(), weights, memory.take<float>(d * panel_width).data()};
+}
+
+// The panel's rows of `out`: means of the values [d, keys], all of them finite, that its queries see. `scale` makes
+// scores logarithms to the base 2.
+template <class Element>
+running_softmax attend_panel(const query_panel& panel, matrix_view<const float> q, row_operand<Element> keys,
+                             column_operand<Element> values, std::int64_t d, float scale,
+                             const panel_memory<Element>& m, matrix_view<float> out) {
+  pack_queries<Element>(panel, q, d, scale, m.queries);
+  running_softmax state;
+  for (floats& top : state.top) top = broadcast(std::numeric_limits<float>::lowest());
+  for_key_blocks<Element>(panel, [&](const key_block& block) {
+    multiply(from_row(keys, block.first), packed_operand<Element>{m.queries, d}, block.count, d, panel_width,
+             overwrite(m.scores, panel_width));
+    weigh<Element>(panel, block, d, m.scores, m.weights, m.sums, state);
+    multiply(from_depth(values, block.first), packed_operand<Element>{m.weights, block.count}, d, block.count,
+             panel_width, block.first > panel.low ? accumulate(m.sums, panel_width) : overwrite(m.sums, panel_width));
+  });
+  const floats inverse[panel_vectors] = {1.0F / state.sum[0], 1.0F / state.sum[1]};
+  scatter_columns(panel, m.sums, d, inverse, out);
+  return state;
+}
+
 // One row of a panel of weights, as a row of a left operand whose depth are the queries: `words<Element>(panel_width)`
 // words.
 template <class Element>
@@ -485,10 +525,7 @@ void attention(context& c, Shape shape, matrix_view<const float> q, matrix_view<
     const std::int64_t offset = g.row * k.cols + g.kv_col;
     const auto keys = rows_of<Element>(*memory, k.data + offset, k.cols, length, d);
     const auto values = columns_of<Element>(*memory, v.data + offset, v.cols, d, length);
-    const std::span<Element> packed = memory->take<Element>(packed_size<Element>(d, panel_width));
-    const std::span<float> scores = memory->take<float>(policy::attention_keys * panel_width);
-    Element* weights = detail::take_weights<Element>(*memory, scores);
-    const std::span<float> sums = memory->take<float>(d * panel_width);
+    const detail::panel_memory<Element> of_panel = detail::take_panel<Element>(*memory, d);
     for (std::int64_t number = tasks.part(task); number < g.panels(); number += tasks.parts) {
       const detail::query_panel panel(g, number, first);
       if (!finite) {
@@ -499,24 +536,12 @@ void attention(context& c, Shape shape, matrix_view<const float> q, matrix_view<
         }
         continue;
       }
-      detail::pack_queries<Element>(panel, q, d, scale, packed.data());
-      detail::running_softmax state;
-      for (floats& top : state.top) top = broadcast(std::numeric_limits<float>::lowest());
-      detail::for_key_blocks<Element>(panel, [&](const detail::key_block& block) {
-        multiply(detail::from_row(keys, block.first), packed_operand<Element>{packed.data(), d}, block.count, d,
-                 panel_width, overwrite(scores.data(), panel_width));
-        detail::weigh<Element>(panel, block, d, scores.data(), weights, sums.data(), state);
-        multiply(detail::from_depth(values, block.first), packed_operand<Element>{weights, block.count}, d, block.count,
-                 panel_width,
-                 block.first > panel.low ? accumulate(sums.data(), panel_width) : overwrite(sums.data(), panel_width));
-      });
-      floats inverse[detail::panel_vectors];
+      const detail::running_softmax state =
+          detail::attend_panel<Element>(panel, q, keys, values, d, scale, of_panel, out);
       float log_sums[panel_width];
       for (std::int64_t i = 0; i < detail::panel_vectors; ++i) {
-        inverse[i] = 1.0F / state.sum[i];
         store(log_sums + i * lanes, state.top[i] * detail::ln_of_2 + detail::log(state.sum[i]));
       }
-      detail::scatter_columns(panel, sums.data(), d, inverse, out);
       for (std::int64_t i = 0; i < panel.count; ++i) lse[panel.token[i] * s.heads + panel.head[i]] = log_sums[i];
     }
   });
