@@ -24,8 +24,9 @@ inline constexpr std::int64_t few_rows = 12;
 inline constexpr std::int64_t gradient_rows = 48;
 inline constexpr std::int64_t gradient_cols = 64;
 
-/// Tokens an expert's task packs its weights for, and how many of them it takes at once so that they stay in the
-/// second-level cache beside the weights.
+/// Tokens of one task of an expert forward, and how many floats' worth of them it takes at once (twice as many bf16) so
+/// that they stay in the second-level cache beside the weights. Forward and backward at width 256, hidden 128, top 8 of
+/// 32: 48 rows 98, 84 rows 93, 120 rows 92 ms.
 inline constexpr std::int64_t expert_task_rows = 480;
 inline constexpr std::int64_t expert_rows = 120;
 /// Backward, an expert is one task; one with more than a share of 1 / expert_pieces of all rows is cut in such pieces.
