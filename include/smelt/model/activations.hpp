@@ -149,7 +149,10 @@ struct batch_geometry {
         ones(memory, tokens, 1) {
     std::int32_t number = 0;
     for (std::int32_t& t : every_token) t = number++;
-    if (!whole.empty()) whole.back() = static_cast<std::int32_t>(tokens);
+    if (!whole.empty()) {
+      whole.front() = 0;
+      whole.back() = static_cast<std::int32_t>(tokens);
+    }
     for (Scalar& one : ones.span()) one = Scalar(1);
   }
 

@@ -18,20 +18,16 @@ inline constexpr std::span<const std::uint8_t> every_token{};
 
 }  // namespace detail
 
-/// Reads a.middle, writes `output` [tokens, H] and what the backward pass needs. Returns the losses of the layer's
-/// router (zeros for a dense layer).
+/// Reads a.middle, writes `output` [tokens, H] and what the losses of the layer's router and the backward pass need.
 template <ArchitectureHandle A, Backend B>
-router_losses feed_forward_block(const A& arch, B& backend, const weight_buffer<typename B::scalar>& w,
-                                 const executed_layer& e, const batch_geometry<typename B::scalar>& geometry,
-                                 layer_activations<typename B::scalar>& a,
-                                 scratch_activations<typename B::scalar>& scratch,
-                                 matrix_view<typename B::scalar> output) {
+void feed_forward_block(const A& arch, B& backend, const weight_buffer<typename B::scalar>& w, const executed_layer& e,
+                        const batch_geometry<typename B::scalar>& geometry, layer_activations<typename B::scalar>& a,
+                        scratch_activations<typename B::scalar>& scratch, matrix_view<typename B::scalar> output) {
   using scalar = typename B::scalar;
   const spec& s = spec_of(arch);
   const auto input = a.ffn_input.view();
   const auto scale = e.residual.as<double>();
   const matrix_view<const scalar> ones = geometry.ones.view();
-  router_losses losses;
   backend.rms_norm(shape<shapes::norm>(arch), a.middle.view(), w.vector(weight::ffn_norm, e.layer), input, a.ffn_rms);
   if (!has_experts(s, e.layer)) {
     backend.experts(shape<shapes::dense>(arch), scale, a.middle.view(), input, w(weight::dense_gate, e.layer),
@@ -42,8 +38,6 @@ router_losses feed_forward_block(const A& arch, B& backend, const weight_buffer<
     backend.linear(shape<shapes::router_logits>(arch), input, w(weight::router, e.layer), scratch.logits.view());
     backend.route(shape<shapes::router>(arch), scratch.logits.view(), w.vector(weight::balance_bias, e.layer),
                   r.scores.view(), r.ids, r.weights.view(), r.logsumexp);
-    losses = backend.route_losses(shape<shapes::router>(arch), r.scores.view(), r.ids, r.logsumexp, detail::every_token,
-                                  r.load);
     backend.group_by_expert(shape<shapes::router>(arch), r.ids, r.grouping());
     backend.experts(shape<shapes::experts>(arch), scale, a.middle.view(), input, w(weight::expert_gate, e.layer),
                     w(weight::expert_up, e.layer), w(weight::expert_down, e.layer), r.grouping(), r.weights.view(),
@@ -54,7 +48,17 @@ router_losses feed_forward_block(const A& arch, B& backend, const weight_buffer<
                       a.shared_gate.view(), a.shared_up.view(), output);
     }
   }
-  return losses;
+}
+
+/// The losses of the router of a layer that a forward pass has run (zeros for a dense layer), and the loads that the
+/// backward pass needs.
+template <ArchitectureHandle A, Backend B>
+[[nodiscard]] router_losses losses_of_router(const A& arch, B& backend, const executed_layer& e,
+                                             layer_activations<typename B::scalar>& a) {
+  if (!has_experts(spec_of(arch), e.layer)) return {};
+  auto& r = a.routed;
+  return backend.route_losses(shape<shapes::router>(arch), r.scores.view(), r.ids, r.logsumexp, detail::every_token,
+                              r.load);
 }
 
 /// `gradient` [tokens, H] holds the gradient of the layer's output and leaves as the gradient of a.middle.

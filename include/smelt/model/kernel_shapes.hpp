@@ -47,6 +47,10 @@ namespace shapes {
 [[nodiscard]] constexpr experts_shape dense(const spec& s) noexcept {
   return {1, 1, s.width, s.dense_hidden};
 }
+/// The logits of the vocabulary alone, where the loss is not asked for.
+[[nodiscard]] constexpr linear_shape logits(const spec& s) noexcept {
+  return {s.width, s.vocab};
+}
 [[nodiscard]] constexpr head_shape head(const spec& s) noexcept {
   return {s.width, s.vocab};
 }

@@ -183,7 +183,8 @@ class language_model {
   router_losses run_layer(const weight_buffer<scalar>& w, const executed_layer& e) {
     layer_activations<scalar>& a = buffers_.layers[static_cast<std::size_t>(e.index)];
     attention_block(arch_, backend_, w, e, buffers_.geometry, length_, a);
-    return feed_forward_block(arch_, backend_, w, e, buffers_.geometry, a, buffers_.scratch, input_after(e.index));
+    feed_forward_block(arch_, backend_, w, e, buffers_.geometry, a, buffers_.scratch, input_after(e.index));
+    return losses_of_router(arch_, backend_, e, a);
   }
 
   /// All of a checked batch's forward pass before the head.

@@ -42,6 +42,14 @@ class weight_panels {
 
   [[nodiscard]] bool held() const noexcept { return holds_ > 0; }
 
+  /// The kept copy of the weight, or null.
+  template <class Element>
+  [[nodiscard]] const Element* find(const void* weight, weight_form form) const noexcept {
+    const key name{weight, form, sizeof(Element)};
+    const auto place = std::ranges::lower_bound(copies_, name, {}, &copy::name);
+    return place != copies_.end() && place->name == name ? static_cast<const Element*>(place->data) : nullptr;
+  }
+
   /// The kept copy of the weight, or memory for `size` elements that pack(elements) has filled. `size` and what is
   /// packed depend on the weight, the form and the type of the element alone.
   template <class Element, class Pack>

@@ -122,22 +122,17 @@ void attention_input(context& c, Shape shape, matrix_view<const float> x, const 
   const std::int64_t queries = query_width(s);
   const std::int64_t keys = kv_width(s);
   const std::int64_t padded = (queries + 2 * keys + lanes - 1) / lanes * lanes;
-  const std::int64_t stride = padded + policy::row_padding;
   const bool normed_heads = s.norm != qk_norm::none;
-  c.for_chunks(x.rows, policy::attention_input_rows, [&](std::int64_t first, std::int64_t last) {
-    const arena_loan memory = c.lend();
-    const std::int64_t rows = last - first;
-    const std::span<float> normed = memory->take<float>(rows * width);
-    for (std::int64_t i = 0; i < rows; ++i) {
-      saved.inv_rms[first + i] =
-          detail::norm_row(x.data + (first + i) * width, w.norm.data(), width, eps, normed.data() + i * width);
+  const auto norm_rows = [&](std::int64_t first, std::int64_t last, float* to) {
+    for (std::int64_t t = first; t < last; ++t, to += width) {
+      saved.inv_rms[t] = detail::norm_row(x.data + t * width, w.norm.data(), width, eps, to);
     }
-    const std::span<float> projected = memory->take<float>(rows * stride);
-    multiply(rows_of<Element>(*memory, normed.data(), width, rows, width), packed_operand<Element>{panels, width}, rows,
-             width, padded, overwrite(projected.data(), stride));
-    const auto copy_row = [](const float* from, std::int64_t size, float* to) {
-      for_vectors(size, [&](auto get, auto put) { put(to, get(from)); });
-    };
+  };
+  const auto copy_row = [](const float* from, std::int64_t size, float* to) {
+    for_vectors(size, [&](auto get, auto put) { put(to, get(from)); });
+  };
+  // From projected rows [last - first, ...], `stride` apart.
+  const auto finish_rows = [&](std::int64_t first, std::int64_t last, const float* projected, std::int64_t stride) {
     const auto norm_and_turn = [&](const float* from, matrix_view<float> raw, std::span<const float> gain,
                                    std::span<float> inv_rms, matrix_view<float> to) {
       const std::int64_t norm_width = normed_heads ? static_cast<std::int64_t>(gain.size()) : to.cols;
@@ -155,11 +150,32 @@ void attention_input(context& c, Shape shape, matrix_view<const float> x, const 
                            row);
       }
     };
-    norm_and_turn(projected.data(), saved.raw_query, w.query_norm, saved.query_inv_rms, out.query);
-    norm_and_turn(projected.data() + queries, saved.raw_key, w.key_norm, saved.key_inv_rms, out.key);
-    for (std::int64_t i = 0; i < rows; ++i) {
-      copy_row(projected.data() + i * stride + queries + keys, keys, out.value.data + (first + i) * keys);
+    norm_and_turn(projected, saved.raw_query, w.query_norm, saved.query_inv_rms, out.query);
+    norm_and_turn(projected + queries, saved.raw_key, w.key_norm, saved.key_inv_rms, out.key);
+    for (std::int64_t t = first; t < last; ++t, projected += stride) {
+      copy_row(projected + queries + keys, keys, out.value.data + t * keys);
     }
+  };
+  if (x.rows < policy::few_rows) {
+    // All there is to share among the cores are the weights.
+    const std::span<float> normed = shared.take<float>(x.rows * width);
+    const std::span<float> projected = shared.take<float>(x.rows * padded);
+    norm_rows(0, x.rows, normed.data());
+    detail::project(c, 1.0F, matrix_view<const float>(normed.data(), x.rows, width), panels, nullptr,
+                    matrix_view<float>(projected.data(), x.rows, padded));
+    finish_rows(0, x.rows, projected.data(), padded);
+    return;
+  }
+  const std::int64_t stride = padded + policy::row_padding;
+  c.for_chunks(x.rows, policy::attention_input_rows, [&](std::int64_t first, std::int64_t last) {
+    const arena_loan memory = c.lend();
+    const std::int64_t rows = last - first;
+    const std::span<float> normed = memory->take<float>(rows * width);
+    norm_rows(first, last, normed.data());
+    const std::span<float> projected = memory->take<float>(rows * stride);
+    multiply(rows_of<Element>(*memory, normed.data(), width, rows, width), packed_operand<Element>{panels, width}, rows,
+             width, padded, overwrite(projected.data(), stride));
+    finish_rows(first, last, projected.data(), stride);
   });
 }
 

@@ -85,8 +85,8 @@ void pack_gate_up_rows(arena& memory, const expert_weights& w, Element* to) {
   pack_rows(row_of, 2 * padded, w.width, 0, panel_count(w.width), to);
 }
 
-// One packed form of every expert's weights: kept while somebody holds the weights still and there is at least a token
-// for each expert; otherwise a task packs what it needs.
+// One packed form of every expert's weights: kept while somebody holds the weights still and there has been at least a
+// token for each expert; otherwise a task packs what it needs.
 template <class Element>
 class expert_panels {
  public:
@@ -96,7 +96,11 @@ class expert_panels {
   expert_panels(context& c, const stacked_weights& weights, std::int64_t rows, const float* name, weight_form form,
                 std::int64_t size, pack_function pack)
       : weights_(weights), size_(size), pack_(pack) {
-    if (rows < weights.experts || !c.panels().held()) return;
+    if (!c.panels().held()) return;
+    if (rows < weights.experts) {
+      kept_ = c.panels().find<Element>(name, form);
+      return;
+    }
     kept_ = c.packed_weight<Element>(c.shared(), name, form, weights.experts * size, [&](Element* to) {
       c.for_each(weights.experts, [&](std::int64_t e) {
         const arena_loan memory = c.lend();
