@@ -78,8 +78,7 @@ template <class... Arguments>
 [[nodiscard]] inline double cached_attention_flop(const attention_shape& s, std::int64_t queries, std::int64_t keys,
                                                   std::int64_t window) {
   std::int64_t pairs = 0;
-  for (std::int64_t end = keys - queries + 1; end <= keys; ++end)
-    pairs += window > 0 && window < end ? window : end;
+  for (std::int64_t end = keys - queries + 1; end <= keys; ++end) pairs += window > 0 && window < end ? window : end;
   return 4.0 * static_cast<double>(pairs) * s.heads * s.head_dim;
 }
 
