@@ -52,18 +52,24 @@ namespace detail {
 
 inline constexpr std::size_t words_at_once = 32;
 
-// The body of sum_of, compiled for what every machine has and for wider vectors. Unrolled, or the sums would not stay
-// in registers.
+// The body of sum_of, compiled for what every machine has and for wider vectors. The sums have names, so that they stay
+// in registers however little is optimised.
 #define SMELT_SUM_WORDS                                                                 \
   using four [[gnu::vector_size(32), gnu::aligned(8), gnu::may_alias]] = std::uint64_t; \
-  four sums[8] = {};                                                                    \
+  four a{}, b{}, c{}, d{}, e{}, f{}, g{}, h{};                                          \
   for (std::size_t i = first; i + words_at_once <= last; i += words_at_once) {          \
-    _Pragma("GCC unroll 8") for (std::size_t lane = 0; lane < 8; ++lane) sums[lane] +=  \
-        *reinterpret_cast<const four*>(words + i + 4 * lane);                           \
+    const four* at = reinterpret_cast<const four*>(words + i);                          \
+    a += at[0];                                                                         \
+    b += at[1];                                                                         \
+    c += at[2];                                                                         \
+    d += at[3];                                                                         \
+    e += at[4];                                                                         \
+    f += at[5];                                                                         \
+    g += at[6];                                                                         \
+    h += at[7];                                                                         \
   }                                                                                     \
-  std::uint64_t total = 0;                                                              \
-  for (const four& s : sums) total += s[0] + s[1] + s[2] + s[3];                        \
-  return total;
+  const four sums = ((a + b) + (c + d)) + ((e + f) + (g + h));                          \
+  return sums[0] + sums[1] + sums[2] + sums[3];
 
 [[nodiscard]] inline std::uint64_t sum_plain(const std::uint64_t* words, std::size_t first, std::size_t last) noexcept {
   SMELT_SUM_WORDS

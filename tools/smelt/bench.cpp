@@ -13,8 +13,6 @@
 #include <smelt/budget/flops.hpp>
 #include <smelt/core/error.hpp>
 #include <smelt/core/random.hpp>
-#include <smelt/kernels/cpu/backend.hpp>
-#include <smelt/kernels/cpu/default_executor.hpp>
 #include <smelt/kernels/timed_backend.hpp>
 #include <smelt/model/language_model.hpp>
 #include <smelt/train/data.hpp>
@@ -29,6 +27,7 @@
 #include "bandwidth.hpp"
 #include "bars.hpp"
 #include "command.hpp"
+#include "host_backend.hpp"
 #include "kernel_option.hpp"
 #include "machine.hpp"
 #include "spec_argument.hpp"
@@ -39,8 +38,7 @@ namespace smelt::tool {
 
 namespace {
 
-using cpu_backend = cpu<cpu_default_executor>;
-using clocked_backend = timed<cpu_backend>;
+using clocked_backend = timed<host_backend>;
 
 struct bench_arguments {
   std::string spec;
@@ -68,10 +66,9 @@ struct window {
   double peak = 0;  ///< FLOP/s of one core: the better of before and after, since a disturbed one only looks slower
 };
 
-cpu_backend make_backend(const contestant& who) {
+host_backend make_backend(const contestant& who) {
   const kernel_choice choice = choice_of(who.kernels);
-  return cpu_backend(cpu_default_executor(static_cast<int>(who.threads > 0 ? who.threads : cores())), choice.compute,
-                     choice.set);
+  return host_backend(static_cast<int>(who.threads > 0 ? who.threads : cores()), choice.compute, choice.set);
 }
 
 double median(std::vector<double> values) {
@@ -150,7 +147,7 @@ class bench_run {
   }
 
   [[nodiscard]] const contestant& who() const noexcept { return who_; }
-  [[nodiscard]] const cpu_backend& backend() const noexcept { return backend_; }
+  [[nodiscard]] const host_backend& backend() const noexcept { return backend_; }
   [[nodiscard]] const std::vector<window>& windows() const noexcept { return windows_; }
   [[nodiscard]] std::span<const op_time> times() const noexcept { return clocked_.times(); }
   [[nodiscard]] double tokens() const noexcept { return static_cast<double>(settings_.options.step_tokens()); }
@@ -184,7 +181,7 @@ class bench_run {
   contestant who_;
   run_settings settings_;
   named_data data_;
-  cpu_backend backend_;
+  host_backend backend_;
   clocked_backend clocked_;
   std::function<void()> step_;
   double flop_ = 0;  ///< of a step

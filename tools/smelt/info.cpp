@@ -8,10 +8,8 @@
 #include <iostream>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <smelt/kernels/cpu/backend.hpp>
 #include <smelt/kernels/cpu/default_executor.hpp>
 #include <smelt/kernels/cpu/instruction_set.hpp>
-#include <smelt/kernels/cpu/serial_executor.hpp>
 #include <smelt/kernels/policy/cpu_caches.hpp>
 #include <string>
 #include <type_traits>
@@ -19,6 +17,7 @@
 
 #include "bandwidth.hpp"
 #include "command.hpp"
+#include "host_backend.hpp"
 #include "machine.hpp"
 #include "table.hpp"
 
@@ -41,7 +40,7 @@ struct set_info {
 
 /// FLOP/s of one core: the best of many short looks, since a disturbed one only looks slower.
 double peak_of(compute_type compute, instruction_set set) {
-  const cpu<serial_executor> backend(serial_executor(), compute, set);
+  const host_backend backend(1, compute, set);
   double best = 0;
   for (int i = 0; i < 100; ++i) best = (std::max)(best, backend.core_peak());
   return best;

@@ -9,8 +9,6 @@
 #include <smelt/budget/memory.hpp>
 #include <smelt/core/error.hpp>
 #include <smelt/io/spec_json.hpp>
-#include <smelt/kernels/cpu/backend.hpp>
-#include <smelt/kernels/cpu/default_executor.hpp>
 #include <smelt/model/architecture_handle.hpp>
 #include <smelt/train/bigram.hpp>
 #include <smelt/train/checkpoint.hpp>
@@ -18,6 +16,7 @@
 #include <smelt/train/trainer.hpp>
 #include <utility>
 
+#include "host_backend.hpp"
 #include "machine.hpp"
 #include "number.hpp"
 #include "progress.hpp"
@@ -27,12 +26,9 @@ namespace smelt::tool {
 
 namespace {
 
-using backend = cpu<cpu_default_executor>;
-
-backend make_backend(const kernel_option& kernels, const common_options& common) {
+host_backend make_backend(const kernel_option& kernels, const common_options& common) {
   const kernel_choice choice = choice_of(kernels);
-  return backend(cpu_default_executor(static_cast<int>(common.threads > 0 ? common.threads : cores())), choice.compute,
-                 choice.set);
+  return host_backend(static_cast<int>(common.threads > 0 ? common.threads : cores()), choice.compute, choice.set);
 }
 
 /// Adds an option that is a real number.
@@ -97,7 +93,7 @@ double bigram_entropy_of(const dataset& text) {
 }
 
 nlohmann::json header_line(const named_spec& of, const named_data& data, const run_settings& settings,
-                           const training& run, const backend& kernels) {
+                           const training& run, const host_backend& kernels) {
   return {{"kind", "run"},
           {"step", 0},
           {"name", of.name},
@@ -243,8 +239,8 @@ void require_trainable(const named_spec& of, const named_data& data, const run_s
 bool train_in_folder(const std::filesystem::path& path, const named_spec& of, const named_data& data,
                      const run_settings& settings, const common_options& common, const interrupt_guard& interrupt) {
   const run_folder folder(path);
-  backend kernels = make_backend(settings.kernels, common);
-  trainer<dynamic_arch, backend> run(dynamic_arch(of.value), kernels, data.text, settings.options);
+  host_backend kernels = make_backend(settings.kernels, common);
+  trainer<dynamic_arch, host_backend> run(dynamic_arch(of.value), kernels, data.text, settings.options);
   const std::int64_t steps = run.options().steps();
   std::optional<progress> shown(std::in_place, of.name, std::int64_t{0}, steps);
   start(run, folder, settings, *shown);
@@ -310,7 +306,7 @@ bool train_in_folder(const std::filesystem::path& path, const named_spec& of, co
 checkpoint_losses evaluate_folder(const std::filesystem::path& folder, const std::string& data,
                                   const kernel_option& kernels_option, const common_options& common,
                                   const interrupt_guard& interrupt) {
-  backend kernels = make_backend(kernels_option, common);
+  host_backend kernels = make_backend(kernels_option, common);
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored))
     throw error(errc::io, "DIR must be the folder of a run; found no folder '" + folder.string() + "'");
@@ -356,8 +352,8 @@ checkpoint_losses evaluate_folder(const std::filesystem::path& folder, const std
   const batch_plan plan{.context = saved.at("length").get<std::int64_t>(),
                         .sequences = saved.at("sequences").get<std::int64_t>(),
                         .document_masks = saved.at("document_masks").get<bool>()};
-  language_model<dynamic_arch, backend> model(dynamic_arch(architecture), kernels, plan.sequences, plan.context,
-                                              saved_activations::none);
+  language_model<dynamic_arch, host_backend> model(dynamic_arch(architecture), kernels, plan.sequences, plan.context,
+                                                   saved_activations::none);
   weight_buffer<float> weights(architecture);
   for (const std::string& note : read_tensors(from.weights, weights, architecture))
     std::cerr << "smelt: note: " << note << "\n";
