@@ -67,10 +67,10 @@ class Setting:
         return self.kept[key]
 
     def bench(self, name, *options, portable=False):
-        """The JSON of bench/<name>, pinned to the last core unless told the cores."""
+        """The JSON of bench/<name>; a program of single-threaded products is pinned to the last core."""
         path = self.folder / f"{name}.json"
         program = (self.portable_build if portable else self.build) / "bench" / name
-        core = None if "moe_layer" in name else self.cores[-1]
+        core = self.cores[-1] if name == "gemm" else None
         run([program, *(["--quick"] if self.quick else []), "--json", path, *options], core=core)
         return json.loads(path.read_text(encoding="utf-8"))
 
@@ -169,23 +169,31 @@ def g5(setting):
               0.55, 0.70, value=step["of_peak"], note=f"{step['tokens_per_second']:,.0f} tokens/s")
 
 
-def taking_turns(setting, ours, commands, theirs, key, extra=None):
-    """Medians over the rounds of ours / theirs for each command, and its own median figure."""
-    ratios, figures = [[] for _ in commands], [[] for _ in commands]
+def taking_turns(setting, ours, commands, keys, extra=None):
+    """What commands print, each run after a run of ours: lists of {"ours": ..., "theirs": ...} for every command. The
+    objects have the `keys`."""
+    turns = {command: [] for command in commands}
     for _ in range(setting.rounds):
-        for i, command in enumerate(commands):
-            mine = ours()[key]
+        for command in commands:
+            mine = ours()
             said = last_object(run(command, extra))
-            if theirs not in said:
-                raise Failed(f"{command} printed no {theirs}")
-            ratios[i].append(mine / said[theirs])
-            figures[i].append({"ours": mine, "theirs": said[theirs], "version": said.get("version", "")})
-    return [statistics.median(r) for r in ratios], figures
+            for key in keys:
+                if key not in said:
+                    raise Failed(f"{command} printed no {key}")
+            turns[command].append({"ours": {key: mine[key] for key in keys}, "theirs": said})
+    return turns
 
 
-def median_of(figures):
-    """The peer's own median figure."""
-    return statistics.median(figure["theirs"] for figure in figures)
+def compare(row, turns, key, shown):
+    """Fills a row with the ratio of ours to the best of theirs, the median over the turns; shown(theirs) is the note."""
+    ratios = {command: statistics.median(turn["ours"][key] / turn["theirs"][key] for turn in found)
+              for command, found in turns.items()}
+    row.value = min(ratios.values())
+    row.note = "; ".join(
+        " ".join(filter(None, [found[0]["theirs"].get("version", ""),
+                               shown(statistics.median(turn["theirs"][key] for turn in found)),
+                               f"({ratios[command]:.2f} x)" if len(turns) > 1 else ""]))
+        for command, found in turns.items())
 
 
 def g6(setting):
@@ -195,13 +203,9 @@ def g6(setting):
         return
     commands = [f"{python} {HERE / 'torch_moe.py'} {setting.specs['moe']} --threads {len(setting.cores)}"
                 f" --steps {1 if setting.quick else 3}" for python in setting.peers["torch"]]
-    ratios, figures = taking_turns(setting, lambda: setting.step("moe"), commands, "tokens_per_second",
-                                   "tokens_per_second", KEEP_MEMORY)
-    setting.figures["torch"] = dict(zip(commands, figures))
-    row.value = min(ratios)
-    row.note = "; ".join(
-        f"{found[0]['version']}: {ratio:.2f} x, {median_of(found):,.0f} tokens/s"
-        for ratio, found in zip(ratios, figures))
+    turns = taking_turns(setting, lambda: setting.step("moe"), commands, ["tokens_per_second"], KEEP_MEMORY)
+    setting.figures["torch"] = turns
+    compare(row, turns, "tokens_per_second", "{:,.0f} tokens/s".format)
 
 
 def g7(setting):
@@ -223,26 +227,23 @@ def g8(setting):
     yield row
     if not setting.has_peer("llm.c", row):
         return
-    commands = setting.peers["llm.c"]
-    ratios, figures = taking_turns(setting, lambda: setting.step("dense"), commands, "flop_per_second",
-                                   "flop_per_second", {"OMP_NUM_THREADS": str(len(setting.cores))})
-    setting.figures["llm.c"] = dict(zip(commands, figures))
-    row.value = min(ratios)
-    row.note = ", ".join(f"{median_of(found) * 1e-9:.1f} GFLOP/s" for found in figures)
+    turns = taking_turns(setting, lambda: setting.step("dense"), setting.peers["llm.c"], ["flop_per_second"],
+                         {"OMP_NUM_THREADS": str(len(setting.cores))})
+    setting.figures["llm.c"] = turns
+    compare(row, turns, "flop_per_second", lambda rate: f"{rate * 1e-9:.1f} GFLOP/s")
 
 
 def g9(setting):
-    row = Row("G9", "prefill of 512 tokens against llama.cpp, F32", 2.5, 5, "x")
-    yield row
-    yield Row("G9", "decode against llama.cpp, F32", 1.3, 1.6, "x", skipped="smelt writes no tokens yet")
-    if not setting.has_peer("llama.cpp", row):
+    rows = {"prefill_tokens_per_second": Row("G9", "prefill of 512 tokens against llama.cpp, F32", 2.5, 5, "x"),
+            "decode_tokens_per_second": Row("G9", "decode of 64 tokens against llama.cpp, F32", 1.3, 1.6, "x")}
+    yield from rows.values()
+    if not all([setting.has_peer("llama.cpp", row) for row in rows.values()]):
         return
-    commands = setting.peers["llama.cpp"]
-    ratios, figures = taking_turns(setting, lambda: setting.step("moe", "--forward", "--sequences", "1"), commands,
-                                   "prefill_tokens_per_second", "tokens_per_second")
-    setting.figures["llama.cpp"] = dict(zip(commands, figures))
-    row.value = min(ratios)
-    row.note = ", ".join(f"{median_of(found):,.0f} tokens/s" for found in figures)
+    turns = taking_turns(setting, lambda: setting.bench("decode", setting.specs["moe"]), setting.peers["llama.cpp"],
+                         list(rows))
+    setting.figures["llama.cpp"] = turns
+    for key, row in rows.items():
+        compare(row, turns, key, "{:,.0f} tokens/s".format)
 
 
 def g10(setting):

@@ -132,7 +132,7 @@ def main():
     if build is None:
         build, portable = ROOT / "build" / "bench", ROOT / "build" / "bench-portable"
         try:
-            make(build, "native", ["smelt", "smelt_bench_gemm", "smelt_bench_moe_layer"])
+            make(build, "native", ["smelt", "smelt_bench_gemm", "smelt_bench_moe_layer", "smelt_bench_decode"])
             if "G13" in goals:
                 make(portable, "release", ["smelt_bench_gemm"])
         except Failed as problem:

@@ -16,13 +16,18 @@ struct options {
   bool quick = false;  ///< one short pass that only shows that everything runs
   instruction_set set = instruction_set::baseline;
   std::string json;  ///< a file for the figures; empty is none
+  std::string spec;  ///< a file, for the benchmarks of whole models
 };
 
 /// What the arguments say; nothing, behind a line of help, when they cannot be understood or ask for it. Throws
 /// errc::unsupported and errc::invalid_argument for an instruction set that cannot be used.
-[[nodiscard]] inline std::optional<options> parse_options(int count, char** arguments) {
+[[nodiscard]] inline std::optional<options> parse_options(int count, char** arguments, bool of_model = false) {
   options chosen;
   chosen.set = best_instruction_set();
+  const auto help = [&] {
+    std::fprintf(stderr, "usage: %s%s [--quick] [--instruction-set NAME] [--json FILE]\n", arguments[0],
+                 of_model ? " SPEC.json" : "");
+  };
   for (int i = 1; i < count; ++i) {
     const std::string_view argument = arguments[i];
     if (argument == "--quick") {
@@ -31,10 +36,16 @@ struct options {
       chosen.json = arguments[++i];
     } else if (argument == "--instruction-set" && i + 1 < count) {
       chosen.set = usable_instruction_set(arguments[++i]);
+    } else if (of_model && chosen.spec.empty() && !argument.starts_with("--")) {
+      chosen.spec = argument;
     } else {
-      std::fprintf(stderr, "usage: %s [--quick] [--instruction-set NAME] [--json FILE]\n", arguments[0]);
+      help();
       return std::nullopt;
     }
+  }
+  if (of_model && chosen.spec.empty()) {
+    help();
+    return std::nullopt;
   }
   return chosen;
 }

@@ -134,7 +134,14 @@ class Goals(Programs):
         self.assertAlmostEqual(row.value, 10)
         self.assertEqual(row.verdict(), "pass")
 
+    def test_reading_and_writing_are_compared_each(self):
+        self.write_bench("decode", {"prefill_tokens_per_second": 60.0, "decode_tokens_per_second": 6.0})
+        peer = self.command("peer", 'echo \'{"prefill_tokens_per_second": 10, "decode_tokens_per_second": 5}\'')
+        self.assertEqual([(row.value, row.verdict()) for row in self.rows("G9", llama_cpp=[str(peer)])],
+                         [(6.0, "aim reached"), (1.2, "MISS")])
+
     def test_a_peer_that_is_missing_is_skipped(self):
+        self.assertEqual([row.verdict() for row in self.rows("G9")], ["skipped: no --peer-cmd llama.cpp=COMMAND"] * 2)
         self.assertEqual([row.verdict() for row in self.rows("G8")], ["skipped: no --peer-cmd llm.c=COMMAND"])
 
     def test_a_peer_that_prints_something_else_fails(self):
