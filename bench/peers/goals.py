@@ -185,7 +185,7 @@ def taking_turns(setting, ours, commands, keys, extra=None):
 
 
 def compare(row, turns, key, shown):
-    """Fills a row with the ratio of ours to the best of theirs, the median over the turns; shown(theirs) is the note."""
+    """Fills a row with the median over the turns of ours to the best of theirs; the note has shown(theirs)."""
     ratios = {command: statistics.median(turn["ours"][key] / turn["theirs"][key] for turn in found)
               for command, found in turns.items()}
     row.value = min(ratios.values())
