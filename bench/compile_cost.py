@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""What do budget checks and matches cost the compiler?
+"""What do budget checks, matches and trainers cost the compiler?
 
 Compiles an empty translation unit, one that includes only spec and budget and checks 200 architectures, and one that
 solves for the partners of the published baselines, with every compiler given, and prints a JSON object for each of the
 latter two: processor seconds (the best of several runs), their limit (3 times the empty one plus 0.2 s for the checks,
 1 s a match), and, from clang, how many templates were instantiated: that number repeats exactly where seconds do not.
-Exit status 1 when a limit is passed.
+With --trainers also the trainer of one preset at -O3 with the kernels of every instruction set (limit: 40 s), and what
+the trainer of a second preset of other width adds (limit: 15 s). Exit status 1 when a limit is passed.
 
-    bench/compile_cost.py [--architectures 200] [--runs 5] [--slack 1.0] [g++ clang++-19 ...]
+    bench/compile_cost.py [--architectures 200] [--runs 5] [--slack 1.0] [--trainers] [g++ clang++-19 ...]
 """
 
 import argparse
@@ -49,13 +50,24 @@ static_assert(budgets_match<smaller, published::smelt_200m_baseline>::passed);
 static_assert(budgets_match<larger, published::smelt_600m_baseline>::passed);
 """
 
+TRAINERS = """#include <smelt/budget/presets.hpp>
+#include <smelt/kernels/cpu/backend.hpp>
+#include <smelt/kernels/cpu/default_executor.hpp>
+#include <smelt/train/trainer.hpp>
+using backend = smelt::cpu<smelt::cpu_default_executor>;
+"""
 
-def seconds(compiler, source, runs):
+
+def trainers(*presets):
+    return TRAINERS + "".join(f"template class smelt::trainer<smelt::presets::{p}, backend>;\n" for p in presets)
+
+
+def seconds(compiler, source, runs, *options):
     """Processor seconds of compiling `source` to nothing; the best of `runs`."""
     best = None
     for _ in range(runs):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([compiler, "-std=c++20", "-I", ROOT / "include", "-c", "-o", os.devnull, source],
+        subprocess.run([compiler, "-std=c++20", *options, "-I", ROOT / "include", "-c", "-o", os.devnull, source],
                        check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
@@ -78,6 +90,7 @@ def main():
     parser.add_argument("--architectures", type=int, default=200)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--slack", type=float, default=1.0, help="the limit is multiplied by this")
+    parser.add_argument("--trainers", action="store_true", help="also compile trainers: a minute a compiler")
     parser.add_argument("compilers", nargs="*", default=[])
     args = parser.parse_args()
     compilers = args.compilers or [c for c in COMPILERS if shutil.which(c)]
@@ -88,6 +101,9 @@ def main():
         empty.write_text("\n")
         checks.write_text(checked_architectures(args.architectures))
         matches.write_text(MATCHES)
+        one, two = folder / "one.cpp", folder / "two.cpp"
+        one.write_text(trainers("nano"))
+        two.write_text(trainers("nano", "mini"))
         for compiler in compilers:
             name = pathlib.Path(compiler).name
             base = seconds(compiler, empty, args.runs)
@@ -99,6 +115,14 @@ def main():
                         "ok": cost <= args.slack * limit}
                 if "clang" in name:
                     row["instantiations"] = instantiations(compiler, source, folder)
+                print(json.dumps(row))
+                passed = passed and row["ok"]
+            if args.trainers:
+                first = seconds(compiler, one, 1, "-O3")
+                added = seconds(compiler, two, 1, "-O3") - first
+                row = {"name": f"trainer.compile.{name}", "seconds": round(first, 1), "limit_seconds": 40,
+                       "second_seconds": round(added, 1), "second_limit_seconds": 15,
+                       "ok": first <= args.slack * 40 and added <= args.slack * 15}
                 print(json.dumps(row))
                 passed = passed and row["ok"]
     return 0 if passed else 1
