@@ -1,4 +1,4 @@
-// smelt bench: how fast does a model train on this machine, and where does the time of a step go?
+// smelt bench: how fast does a model train, read and write on this machine, and where does the time of a step go?
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -11,8 +11,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <smelt/budget/flops.hpp>
+#include <smelt/budget/parameters.hpp>
 #include <smelt/core/error.hpp>
 #include <smelt/core/random.hpp>
+#include <smelt/infer/decoder.hpp>
 #include <smelt/kernels/timed_backend.hpp>
 #include <smelt/model/language_model.hpp>
 #include <smelt/train/data.hpp>
@@ -46,12 +48,23 @@ struct bench_arguments {
   run_settings settings;
   std::int64_t steps = 20;
   bool forward = false;
+  std::int64_t prefill = 0;  ///< tokens of a prompt that is a step; 0: no prompts are measured
+  std::int64_t decode = 0;   ///< tokens that a step reads one by one; 0: none are
   bool breakdown = false;
   std::string svg;
   std::string against;        ///< SPEC of the other side; empty: the same
   std::string against_dtype;  ///< empty: the same
   std::int64_t against_threads = 0;
 };
+
+/// Whether a step reads a sequence to go on with it.
+bool is_reading(const bench_arguments& a) {
+  return a.prefill > 0 || a.decode > 0;
+}
+
+std::string kind_of_step(const bench_arguments& a) {
+  return a.prefill > 0 ? "prefill" : a.decode > 0 ? "decode" : a.forward ? "forward" : "training";
+}
 
 /// Who is measured: an architecture and how it computes.
 struct contestant {
@@ -107,10 +120,15 @@ class bench_run {
         clocked_(backend_) {
     require_trainable(who_.of, data_, settings_);
     const train_options& o = settings_.options;
+    const dynamic_arch arch(who_.of.value);
+    windows_.reserve(static_cast<std::size_t>(a.steps));
+    if (is_reading(a)) {
+      step_ = reader(arch, a.decode > 0);
+      return;
+    }
     const flop_count flop = flops(who_.of.value, conventions::smelt, o.length);
     flop_ =
         static_cast<double>(a.forward ? flop.forward : flop.train) * static_cast<double>(o.sequences * o.accumulation);
-    const dynamic_arch arch(who_.of.value);
     if (!a.forward) {
       const auto run = std::make_shared<trainer<dynamic_arch, clocked_backend>>(arch, clocked_, data_.text, o);
       step_ = [run] { static_cast<void>(run->advance()); };
@@ -124,14 +142,18 @@ class bench_run {
         static_cast<void>(model->forward(*weights, view(filled)));
       };
     }
-    windows_.reserve(static_cast<std::size_t>(a.steps));
   }
   bench_run(const bench_run&) = delete;
   bench_run& operator=(const bench_run&) = delete;
 
   /// Steps without measuring: the first ones take their memory from the system and fill the caches.
   void warm_up() {
-    for (int i = 0; i < 3; ++i) step_();
+    constexpr int steps = 3;
+    clocked_.reset();
+    for (int i = 0; i < steps; ++i) step_();
+    // No budget tells of a step that reads: only its last token goes through all of the model.
+    if (flop_ == 0)
+      for (const op_time& t : times()) flop_ += t.flop / steps;
     clocked_.reset();
   }
 
@@ -152,6 +174,13 @@ class bench_run {
   [[nodiscard]] std::span<const op_time> times() const noexcept { return clocked_.times(); }
   [[nodiscard]] double tokens() const noexcept { return static_cast<double>(settings_.options.step_tokens()); }
   [[nodiscard]] double flop() const noexcept { return flop_; }
+  /// Bytes of the matrices that one token is multiplied by, every visit of a layer reading its own.
+  [[nodiscard]] double weight_bytes() const {
+    const spec& s = who_.of.value;
+    const std::int64_t weights =
+        unrolled_parameters(parameters(s), span_of(s).visits) + std::int64_t{s.vocab} * s.width;
+    return static_cast<double>(weights) * (backend_.compute() == compute_type::bf16 ? 2 : 4);
+  }
   [[nodiscard]] double steps() const noexcept { return static_cast<double>(windows_.size()); }
   [[nodiscard]] double allocations_per_step() const noexcept { return static_cast<double>(allocations_) / steps(); }
   [[nodiscard]] double faults_per_step() const noexcept { return static_cast<double>(faults_) / steps(); }
@@ -165,8 +194,33 @@ class bench_run {
   }
 
  private:
+  /// A step that reads a sequence from its start.
+  std::function<void()> reader(const dynamic_arch& arch, bool one_by_one) {
+    const auto weights = std::make_shared<weight_buffer<float>>(who_.of.value);
+    initialise(*weights, who_.of.value, settings_.options.seed);
+    const auto model =
+        std::make_shared<decoder<dynamic_arch, clocked_backend>>(arch, clocked_, *weights, settings_.options.length);
+    return [this, model, weights, one_by_one, filled = batch(), step = std::int64_t{0}]() mutable {
+      fill_training_batch(data_.text.train, plan_of(settings_.options), step++, filled);
+      model->clear();
+      if (!one_by_one) {
+        static_cast<void>(model->prefill(filled.inputs));
+      } else {
+        for (const std::int32_t token : filled.inputs) static_cast<void>(model->decode(token));
+      }
+    };
+  }
+
   run_settings settings_of(const bench_arguments& a, const common_options& common) const {
     run_settings settings = completed(a.settings, common, {who_.of});
+    if (is_reading(a)) {
+      settings.options.sequences = settings.options.accumulation = 1;
+      settings.options.length = a.prefill + a.decode;
+      if (settings.options.length > who_.of.value.context)
+        throw error(errc::invalid_argument, "--" + kind_of_step(a) + " must be at most the context of " + who_.of.name +
+                                                ", " + grouped(std::int64_t{who_.of.value.context}) + "; found " +
+                                                grouped(settings.options.length));
+    }
     settings.options.tokens = (a.steps + 10) * settings.options.step_tokens();
     return settings;
   }
@@ -259,7 +313,7 @@ nlohmann::ordered_json json_of(const bench_run& run, const bench_arguments& a,
   const double seconds = median_seconds(run), peak = peak_of(run);
   nlohmann::ordered_json j;
   j["spec"] = run.who().of.name;
-  j["pass"] = a.forward ? "forward" : "training";
+  j["pass"] = kind_of_step(a);
   j["dtype"] = name_of(run.backend().compute());
   j["instruction_set"] = name_of(run.backend().instructions());
   j["threads"] = run.backend().threads();
@@ -268,6 +322,14 @@ nlohmann::ordered_json json_of(const bench_run& run, const bench_arguments& a,
   j["seconds_per_step"] = seconds;
   j["tokens_per_second"] = run.tokens() / seconds;
   j["best_tokens_per_second"] = run.tokens() / best_seconds(run);
+  if (is_reading(a)) j[kind_of_step(a) + "_tokens_per_second"] = run.tokens() / seconds;
+  if (a.decode > 0) {
+    const double read = run.weight_bytes() * run.tokens() / seconds, memory = levels.back().bandwidth;
+    j["weight_bytes_per_token"] = run.weight_bytes();
+    j["weight_bytes_per_second"] = read;
+    j["memory_bytes_per_second"] = memory;
+    j["of_memory"] = read / memory;
+  }
   j["flop_per_step"] = run.flop();
   j["flop_per_second"] = run.flop() / seconds;
   j["peak_flop_per_second"] = peak;
@@ -304,12 +366,15 @@ std::string percent_text(double share) {
   return fixed(100 * share, 1) + " %";
 }
 
-std::string title_of(const bench_run& run, bool forward) {
+std::string title_of(const bench_run& run, const bench_arguments& a) {
+  const char* steps = a.prefill > 0  ? "prompts of "
+                      : a.decode > 0 ? "sequences read token by token, of "
+                      : a.forward    ? "forward passes of "
+                                     : "training steps of ";
   return run.who().of.name + ", " + std::string(name_of(run.backend().compute())) + " on " +
          std::string(name_of(run.backend().instructions())) + ", " + std::to_string(run.backend().threads()) +
-         (run.backend().threads() == 1 ? " thread, " : " threads, ") +
-         (forward ? "forward passes of " : "training steps of ") + grouped(static_cast<std::int64_t>(run.tokens())) +
-         " tokens";
+         (run.backend().threads() == 1 ? " thread, " : " threads, ") + steps +
+         grouped(static_cast<std::int64_t>(run.tokens())) + " tokens";
 }
 
 table breakdown_table(const bench_run& run, const std::vector<memory_level>& levels) {
@@ -358,11 +423,17 @@ table breakdown_table(const bench_run& run, const std::vector<memory_level>& lev
 
 void print(const bench_run& run, const bench_arguments& a, const std::vector<memory_level>& levels) {
   const double seconds = median_seconds(run);
-  table t{title_of(run, a.forward), {{"", false}, {"median"}, {"best"}}, {}};
+  table t{title_of(run, a), {{"", false}, {"median"}, {"best"}}, {}};
   const double best = best_seconds(run);
   t.rows.push_back({"ms a step", fixed(seconds * 1e3, 2), fixed(best * 1e3, 2)});
   t.rows.push_back({"tokens/s", grouped(fixed(run.tokens() / seconds, 0)), grouped(fixed(run.tokens() / best, 0))});
   t.rows.push_back({"GFLOP/s", fixed(run.flop() / seconds * 1e-9, 1), fixed(run.flop() / best * 1e-9, 1)});
+  if (a.decode > 0) {
+    const double bytes = run.weight_bytes() * run.tokens();
+    t.rows.push_back({"GB/s of weights", fixed(bytes / seconds * 1e-9, 1), fixed(bytes / best * 1e-9, 1)});
+    t.notes.push_back("a token reads " + fixed(run.weight_bytes() * 1e-6, 2) + " MB of weights; memory delivers " +
+                      fixed(levels.back().bandwidth * 1e-9, 1) + " GB/s, the caches more");
+  }
   double best_share = 0;
   for (const window& w : run.windows())
     best_share = (std::max)(best_share, run.flop() / w.seconds / (w.peak * run.backend().threads()));
@@ -375,8 +446,8 @@ void print(const bench_run& run, const bench_arguments& a, const std::vector<mem
   if (a.breakdown) std::cout << "\n" << to_text(breakdown_table(run, levels));
 }
 
-bar_chart chart_of(const bench_run& run, bool forward) {
-  bar_chart chart{title_of(run, forward), {passes.begin(), passes.end()}, {}};
+bar_chart chart_of(const bench_run& run, const bench_arguments& a) {
+  bar_chart chart{title_of(run, a), {passes.begin(), passes.end()}, {}};
   for (const op_share& s : shares_of(run))
     chart.bars.push_back({s.op, s.pass, s.share, percent_text(s.share) + ", " + fixed(s.seconds * 1e3, 2) + " ms"});
   return chart;
@@ -407,12 +478,12 @@ int bench(const common_options& common, const bench_arguments& a) {
     for (const auto& run : runs) run->measure();
 
   if (drawing.is_open()) {
-    drawing << to_svg(chart_of(*runs.front(), a.forward)) << std::flush;
+    drawing << to_svg(chart_of(*runs.front(), a)) << std::flush;
     require_written(drawing, a.svg);
   }
   // Every side with its own number of threads has its own limits.
   std::vector<std::vector<memory_level>> levels(runs.size());
-  if (a.breakdown) {
+  if (a.breakdown || a.decode > 0) {
     const read_buffer buffer(static_cast<std::size_t>(measured_memory()));
     for (std::size_t i = 0; i < runs.size(); ++i) levels[i] = memory_levels(buffer, runs[i]->backend().threads());
   }
@@ -441,7 +512,8 @@ int bench(const common_options& common, const bench_arguments& a) {
 }  // namespace
 
 void add_bench(CLI::App& app, const common_options& common, action& chosen) {
-  CLI::App* command = app.add_subcommand("bench", "Measure how fast a model trains, and where the time goes");
+  CLI::App* command =
+      app.add_subcommand("bench", "Measure how fast a model trains, reads and writes, and where the time goes");
   const auto a = std::make_shared<bench_arguments>();
   command->add_option("SPEC", a->spec, "A preset's name or a JSON file")->required()->type_name("");
   add_count(*command, "--steps", a->steps, 1, "Steps that are measured (default: 20)", 1'000'000);
@@ -457,7 +529,15 @@ void add_bench(CLI::App& app, const common_options& common, action& chosen) {
       ->type_name("N");
   add_count(*command, "--accumulation", a->settings.options.accumulation, 1, "Batches a step (default: 1)");
   add_kernel_options(*command, a->kernels);
-  command->add_flag("--forward", a->forward, "Forward passes alone");
+  CLI::Option* forward = command->add_flag("--forward", a->forward, "Forward passes alone");
+  CLI::Option* prefill =
+      add_count(*command, "--prefill", a->prefill, 1, "Prompts of so many tokens instead of training steps");
+  CLI::Option* decode =
+      add_count(*command, "--decode", a->decode, 1, "So many tokens, one by one, instead of training steps");
+  forward->excludes(prefill)->excludes(decode);
+  prefill->excludes(decode);
+  for (const char* of_batches : {"--sequences", "--length", "--accumulation"})
+    command->get_option(of_batches)->excludes(prefill)->excludes(decode);
   command->add_flag("--breakdown", a->breakdown, "Show the time of every op, and what limits it");
   command->add_option("--svg", a->svg, "Draw the time of every op into this file")->type_name("FILE");
   command->add_option("--against", a->against, "Measure this SPEC too, in turns")->type_name("SPEC");
@@ -470,7 +550,7 @@ void add_bench(CLI::App& app, const common_options& common, action& chosen) {
       "multiply-adds reach at most, so that a busy machine shows in both.\n"
       "\nExamples:\n  smelt bench nano --breakdown\n  smelt bench nano --dtype bf16 --against-dtype fp32\n"
       "  smelt bench nano-smelt --against nano --json\n  smelt bench model.json --threads 2 --against-threads 1\n"
-      "  smelt bench nano --breakdown --svg step.svg");
+      "  smelt bench nano --breakdown --svg step.svg\n  smelt bench nano --decode 64 --threads 1");
   command->callback([a, &common, &chosen] { chosen = [a, &common] { return bench(common, *a); }; });
 }
 

@@ -99,6 +99,55 @@ TEST_CASE("a benchmark counts the operations that the budget counts, op by op", 
   }
 }
 
+TEST_CASE("prompts and tokens one by one are measured like steps", "[tools][bench]") {
+  const workplace here;
+  const auto measured = [&](std::vector<std::string> how) {
+    std::vector<std::string> command{"bench", here.model(), "--steps", "3", "--threads", "1", "--json"};
+    command.insert(command.end(), how.begin(), how.end());
+    const outcome o = run_tool(command);
+    INFO(o.err);
+    REQUIRE(o.exit == 0);
+    return json::parse(o.out);
+  };
+  const json prompt = measured({"--prefill", "40"});
+  CHECK(prompt["pass"] == "prefill");
+  CHECK(prompt["tokens_per_step"] == 40);
+  CHECK(prompt["prefill_tokens_per_second"] == prompt["tokens_per_second"]);
+  CHECK(has_op(prompt["ops"], "attention_cached"));
+  CHECK(!has_op(prompt["ops"], "adamw"));
+  // All tokens go through the layers, one through the head.
+  const smelt::flop_count budget =
+      smelt::flops(smelt::spec_from_json(json::parse(tiny)), smelt::conventions::smelt, 40);
+  CHECK(prompt["flop_per_step"].get<double>() < static_cast<double>(budget.forward));
+  CHECK(prompt["flop_per_step"].get<double>() > 0.6 * static_cast<double>(budget.forward - budget.head));
+
+  const json one_by_one = measured({"--decode", "7"});
+  CHECK(one_by_one["pass"] == "decode");
+  CHECK(one_by_one["tokens_per_step"] == 7);
+  CHECK(one_by_one["decode_tokens_per_second"] == one_by_one["tokens_per_second"]);
+  CHECK(one_by_one["allocations_per_step"] == 0);
+  CHECK(one_by_one["of_memory"].get<double>() > 0);
+  // Every layer: the query, the key and value, the output. Then the dense layer and three that are visited as often as
+  // the loop says, with the router, two experts and the shared one each. Then the head.
+  const double attention = 32 * 32 + 2 * 16 * 32 + 32 * 32;
+  const double routed = 8 * 32 + 3 * 32 * (2 * 16 + 8);
+  CHECK(one_by_one["weight_bytes_per_token"] == 4 * (6 * attention + 3 * 32 * 40 + 5 * routed + 257 * 32));
+  CHECK(one_by_one["weight_bytes_per_second"].get<double>() ==
+        Approx(one_by_one["weight_bytes_per_token"].get<double>() * one_by_one["tokens_per_second"].get<double>()));
+  // What each token is multiplied by is what the clocks count, but for attention itself.
+  CHECK(one_by_one["flop_per_step"].get<double>() > 7 * one_by_one["weight_bytes_per_token"].get<double>() / 2);
+
+  const outcome o = run_tool({"bench", here.model(), "--decode", "7", "--steps", "2", "--threads", "1"});
+  CHECK_THAT(o.out, ContainsSubstring("token by token") && ContainsSubstring("GB/s of weights"));
+  for (const char* how : {"--prefill", "--decode"})
+    CHECK_THAT(refusal(run_tool({"bench", here.model(), how, "65"})),
+               ContainsSubstring(how) && ContainsSubstring("at most the context") && ContainsSubstring("found 65"));
+  CHECK_THAT(refusal(run_tool({"bench", here.model(), "--decode", "3", "--prefill", "3"})),
+             ContainsSubstring("--decode") && ContainsSubstring("--prefill"));
+  CHECK_THAT(refusal(run_tool({"bench", here.model(), "--decode", "3", "--sequences", "2"})),
+             ContainsSubstring("--decode") && ContainsSubstring("--sequences"));
+}
+
 TEST_CASE("two sides of a benchmark take turns", "[tools][bench]") {
   const workplace here;
   const json j = here.measured({"--against", "nano", "--length", "16", "--steps", "3"});
