@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """How fast does llama.cpp read a prompt and write tokens? Runs its llama-bench and prints one JSON object.
 
-    bench/peers/llama_cpp.py LLAMA_BENCH MODEL.gguf [--threads 2] [--prompt 512] [--generate 64]
+    bench/peers/llama_cpp.py LLAMA_BENCH MODEL.gguf [--threads N] [--prompt 512] [--generate 64]
 
 bench/peers/make_gguf.py writes the model of a spec file.
 """
 
 import argparse
 import json
+import os
 import subprocess
 
 
@@ -15,7 +16,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("llama_bench")
     parser.add_argument("model")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all it may use")
     parser.add_argument("--prompt", type=int, default=512)
     parser.add_argument("--generate", type=int, default=64)
     arguments = parser.parse_args()
