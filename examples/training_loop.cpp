@@ -1,8 +1,11 @@
-// A training loop of one's own: an architecture as a type, the model's forward and backward pass, and AdamW.
+// A training loop of one's own: an architecture as a type, the model's forward and backward pass, and AdamW. Then the
+// model goes on with a text.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <iterator>
 #include <smelt/smelt.hpp>
+#include <span>
 #include <string>
 
 namespace {
@@ -67,5 +70,18 @@ int main() {
                                            /*most_batches=*/0, [] { return true; });
   std::printf("validation loss %.3f nats/token over %lld targets\n", found.loss(),
               static_cast<long long>(found.total.targets));
+
+  // [decode]
+  smelt::decoder decoder(tiny{}, backend, weights, /*capacity=*/tiny::value.context);
+  std::string text = "17+25=";
+  std::span<const float> logits = decoder.prefill(smelt::byte_tokens(text));
+  while (decoder.size() < decoder.capacity()) {
+    const auto likeliest = std::max_element(logits.begin(), logits.end()) - logits.begin();
+    if (likeliest > 255) break;  // the end of the document
+    text += static_cast<char>(likeliest);
+    logits = decoder.decode(static_cast<std::int32_t>(likeliest));
+  }
+  // [/decode]
+  std::printf("%s\n", text.c_str());
   return found.loss() < 1.8 ? 0 : 1;  // a uniform guess has 5.55
 }

@@ -1,4 +1,4 @@
-// All of smelt for a host compiler: specs, budgets, the CPU backend, models, their files and their training. Never
+// All of smelt for a host compiler: specs, budgets, the CPU backend, models, their files, training and inference. Never
 // CUDA. The plain-loop backend is left out: it is what the others are tested against (kernels/reference/backend.hpp).
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <smelt/budget/presets.hpp>
 #include <smelt/budget/sparsity.hpp>
 #include <smelt/budget/table.hpp>
+#include <smelt/infer/decoder.hpp>
 #include <smelt/io/spec_json.hpp>
 #include <smelt/kernels/cpu/backend.hpp>
 #include <smelt/kernels/cpu/default_executor.hpp>
