@@ -3,7 +3,9 @@
 
 // g++ 12's own intrinsics, inlined into Eigen, look uninitialised to it.
 #pragma GCC diagnostic push
+#if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <Eigen/Core>
 #pragma GCC diagnostic pop
 
