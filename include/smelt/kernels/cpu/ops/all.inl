@@ -5,7 +5,10 @@
 #include <smelt/kernels/cpu/ops/vector_math.inl>
 
 #include <smelt/kernels/cpu/ops/adamw.inl>
+// Both passes of attention, and attention to kept keys, work on panels of queries.
+#include <smelt/kernels/cpu/ops/attention_panels.inl>
 #include <smelt/kernels/cpu/ops/attention.inl>
+#include <smelt/kernels/cpu/ops/attention_backward.inl>
 #include <smelt/kernels/cpu/ops/attention_cached.inl>
 #include <smelt/kernels/cpu/ops/core_peak.inl>
 #include <smelt/kernels/cpu/ops/embed.inl>

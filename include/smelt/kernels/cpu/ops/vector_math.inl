@@ -106,4 +106,59 @@ inline constexpr float ln2_low = -2.12194440e-4F;
 #endif
 }
 
+namespace detail {
+
+// 2^x for x <= 1, with a relative error below 2e-7: 0 below 2^-125 and for -infinity; a NaN stays one.
+[[nodiscard, gnu::always_inline]] inline floats power_of_two(floats x) noexcept {
+#if SMELT_VECTOR_BYTES == 64
+  const floats f = (floats)_mm512_maskz_reduce_ps(0xFFFF, (__m512)x, 0);  // x minus the nearest integer, 0 for infinity
+  const floats n = x - f;
+#else
+  constexpr float rounder = 12582912.0F;  // adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits
+  const floats shifted = x + rounder;
+  const floats f = x - (shifted - rounder);
+#endif
+  // By Remez' exchange: relative error 9.2e-8.
+  floats p = f * 1.3264743e-3F + 9.6715180e-3F;
+  p = p * f + 5.5507338e-2F;
+  p = p * f + 0.24022242F;
+  p = p * f + 0.69314698F;
+  p = p * f + 1.0F;
+#if SMELT_VECTOR_BYTES == 64
+  return (floats)_mm512_maskz_scalef_ps(0xFFFF, (__m512)p, (__m512)n);
+#else
+  ints bits;
+  ints exponent;
+  __builtin_memcpy(&bits, &p, sizeof bits);
+  __builtin_memcpy(&exponent, &shifted, sizeof exponent);
+  bits = (bits + (exponent << 23)) & ~(x < -125.0F);
+  floats result;
+  __builtin_memcpy(&result, &bits, sizeof result);
+  return result;
+#endif
+}
+
+// The natural logarithm of a normal number, with an error below 1e-7 or relative error below 1.5e-7; NaN for a NaN.
+[[nodiscard]] inline floats log(floats x) noexcept {
+  ints bits;
+  __builtin_memcpy(&bits, &x, sizeof bits);
+  const ints exponent = (bits - 0x3F3504F3) >> 23;  // so that the rest lies in [sqrt(1/2), sqrt(2))
+  bits -= exponent << 23;
+  floats rest;
+  __builtin_memcpy(&rest, &bits, sizeof rest);
+  const floats z = rest - 1.0F;
+  floats p = z * 8.7223567e-2F - 0.14366843F;
+  p = p * z + 0.14952266F;
+  p = p * z - 0.16562393F;
+  p = p * z + 0.19956834F;
+  p = p * z - 0.25002072F;
+  p = p * z + 0.33334186F;
+  p = p * z - 0.49999988F;
+  p = p * z + 1.0F;
+  const floats n = __builtin_convertvector(exponent, floats);
+  return p * z + n * 0.69314718F + (x - x);
+}
+
+}  // namespace detail
+
 }  // namespace smelt::cpu_ops::SMELT_SET
