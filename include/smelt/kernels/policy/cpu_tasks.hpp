@@ -24,11 +24,32 @@ inline constexpr std::int64_t few_rows = 12;
 inline constexpr std::int64_t gradient_rows = 48;
 inline constexpr std::int64_t gradient_cols = 64;
 
+/// Rows of one task, at most `most` and a multiple of `even_rows_step`: as even as can be and an even number of tasks,
+/// so that two cores have the same to do and each the same rows in every op. Few rows are one task.
+inline constexpr std::int64_t even_rows_step = 4;
+[[nodiscard]] constexpr std::int64_t even_rows(std::int64_t rows, std::int64_t most) noexcept {
+  if (rows <= 2 * few_rows) return most;
+  const std::int64_t tasks = (rows + 2 * most - 1) / (2 * most) * 2;
+  return (rows + tasks * even_rows_step - 1) / (tasks * even_rows_step) * even_rows_step;
+}
+
+/// Tokens of one task that goes through all experts: an expert has 64 of them on average, or down to 16 where there
+/// would not be four tasks; 0 where there would not even be two, and tokens are cut by expert.
+[[nodiscard]] constexpr std::int64_t expert_block(std::int64_t experts, std::int64_t active,
+                                                  std::int64_t tokens) noexcept {
+  const std::int64_t least = (16 * experts + active - 1) / active;
+  std::int64_t block = 4 * least;
+  while (block > least && tokens < 4 * block) block /= 2;
+  return tokens < 2 * block ? 0 : block;
+}
+
 /// Tokens of one task of an expert forward, and how many floats' worth of them it takes at once (twice as many bf16) so
 /// that they stay in the second-level cache beside the weights. Forward and backward at width 256, hidden 128, top 8 of
 /// 32: 48 rows 98, 84 rows 93, 120 rows 92 ms.
 inline constexpr std::int64_t expert_task_rows = 480;
 inline constexpr std::int64_t expert_rows = 120;
+/// Floats of the rows (twice as many bf16) whose outer products enter an expert's weight gradients at once.
+inline constexpr std::int64_t expert_gradient_elements = 36'864;
 /// Backward, an expert is one task; one with more than a share of 1 / expert_pieces of all rows is cut in such pieces.
 inline constexpr std::int64_t expert_pieces = 8;
 

@@ -167,7 +167,8 @@ void attention_input(context& c, Shape shape, matrix_view<const float> x, const 
     return;
   }
   const std::int64_t stride = padded + policy::row_padding;
-  c.for_chunks(x.rows, policy::attention_input_rows, [&](std::int64_t first, std::int64_t last) {
+  const std::int64_t chunk = policy::even_rows(x.rows, policy::attention_input_rows);
+  c.for_chunks(x.rows, chunk, [&](std::int64_t first, std::int64_t last) {
     const arena_loan memory = c.lend();
     const std::int64_t rows = last - first;
     const std::span<float> normed = memory->take<float>(rows * width);
@@ -192,7 +193,7 @@ void attention_input_backward(context& c, Shape shape, matrix_view<const float> 
   reference_ops::detail::check_query_key_value("attention_input_backward", s, x.rows, dout);
   check_shape("attention_input_backward", "dx", dx, x.rows, s.width);
   reference_ops::detail::check_attention_weights("attention_input_backward", s, dw);
-  static_assert(policy::attention_input_rows % word_depth<Element> == 0);
+  static_assert(policy::even_rows_step % word_depth<Element> == 0);
   constexpr bool converted = !std::is_same_v<Element, float>;
   const std::int64_t tokens = x.rows;
   const std::int64_t width = s.width;
@@ -208,15 +209,16 @@ void attention_input_backward(context& c, Shape shape, matrix_view<const float> 
   // projections' input, packed.
   const std::span<Element> pulled = shared.take<Element>(words<Element>(tokens) * stride * word_depth<Element>);
   const std::span<Element> input = shared.take<Element>(packed_size<Element>(tokens, width));
-  const std::int64_t chunks = (tokens + policy::attention_input_rows - 1) / policy::attention_input_rows;
+  const std::int64_t chunk = policy::even_rows(tokens, policy::attention_input_rows);
+  const std::int64_t chunks = (tokens + chunk - 1) / chunk;
   const std::int64_t query_gains = static_cast<std::int64_t>(dw.query_norm.size());
   const std::int64_t key_gains = static_cast<std::int64_t>(dw.key_norm.size());
   const std::int64_t gains = width + query_gains + key_gains;
   const std::span<float> gain_sums = shared.take<float>(chunks * gains);
-  c.for_chunks(tokens, policy::attention_input_rows, [&](std::int64_t first, std::int64_t last) {
+  c.for_chunks(tokens, chunk, [&](std::int64_t first, std::int64_t last) {
     const arena_loan memory = c.lend();
     const std::int64_t rows = last - first;
-    float* sums = gain_sums.data() + first / policy::attention_input_rows * gains;
+    float* sums = gain_sums.data() + first / chunk * gains;
     std::fill_n(sums, gains, 0.0F);
     Element* words_of_chunk = pulled.data() + first * stride;
     float* gradients;
@@ -280,10 +282,12 @@ void attention_input_backward(context& c, Shape shape, matrix_view<const float> 
     block -= query_blocks;
     return block < key_blocks ? part(dw.key, queries, block) : part(dw.value, queries + keys, block - key_blocks);
   };
+  // Blocks of the same columns follow each other: those of values are smaller than those of queries.
+  const std::int64_t down = query_blocks + 2 * key_blocks;
   const std::int64_t across = (width + policy::gradient_cols - 1) / policy::gradient_cols;
-  c.for_each((query_blocks + 2 * key_blocks) * across, [&](std::int64_t task) {
-    const block_rows block = rows_of_block(task / across);
-    const std::int64_t col = task % across * policy::gradient_cols;
+  c.for_each(down * across, [&](std::int64_t task) {
+    const block_rows block = rows_of_block(task % down);
+    const std::int64_t col = task / down * policy::gradient_cols;
     const std::int64_t cols = (std::min)(policy::gradient_cols, width - col);
     for (std::int64_t first = 0; first < tokens; first += policy::gradient_depth) {
       multiply(

@@ -1,8 +1,9 @@
 // What do the chosen experts do to a token? Each a SwiGLU feed-forward, summed with the router's weights.
 //
-// A task takes the tokens of one expert, some at a time, so that the expert's weights and what is made of the tokens
-// stay in the second-level cache through all of its products. What an expert gives for a token waits in a row of its
-// own until the token's rows are added in the order of its slots.
+// Of many tokens a task takes a block that follow each other, and goes through the experts with those of the block that
+// chose them: what an expert gives is added to the block's rows, which stay in the second-level cache, in the order of
+// the experts. Of few, a task takes the tokens of one expert, and what the expert gives for a token waits in a row of
+// its own until the token's rows are added in the order of its slots.
 
 namespace smelt::cpu_ops::SMELT_SET {
 
@@ -79,7 +80,7 @@ void pack_gate_up_rows(arena& memory, const expert_weights& w, Element* to) {
   const std::span<float> none = memory.take<float>(w.width);
   std::fill(none.begin(), none.end(), 0.0F);
   const auto row_of = [&](std::int64_t k) {
-    const std::int64_t unit = k % padded;
+    const std::int64_t unit = k < padded ? k : k - padded;
     return unit < w.hidden ? (k < padded ? w.gate : w.up) + unit * w.width : none.data();
   };
   pack_rows(row_of, 2 * padded, w.width, 0, panel_count(w.width), to);
@@ -92,19 +93,20 @@ class expert_panels {
  public:
   using pack_function = void (*)(arena&, const expert_weights&, Element*);
 
-  // An expert's panels have `size` elements. A kept copy goes by the weight's address `name` and the form.
-  expert_panels(context& c, const stacked_weights& weights, std::int64_t rows, const float* name, weight_form form,
-                std::int64_t size, pack_function pack)
+  // An expert's panels have `size` elements. A kept copy goes by the weight's address `name` and the form. `all` of
+  // them are packed, into `memory` when nobody holds the weights, or only what is worth keeping.
+  expert_panels(context& c, arena& memory, const stacked_weights& weights, bool all, std::int64_t rows,
+                const float* name, weight_form form, std::int64_t size, pack_function pack)
       : weights_(weights), size_(size), pack_(pack) {
-    if (!c.panels().held()) return;
-    if (rows < weights.experts) {
+    if (!all && !c.panels().held()) return;
+    if (!all && rows < weights.experts) {
       kept_ = c.panels().find<Element>(name, form);
       return;
     }
-    kept_ = c.packed_weight<Element>(c.shared(), name, form, weights.experts * size, [&](Element* to) {
+    kept_ = c.packed_weight<Element>(memory, name, form, weights.experts * size, [&](Element* to) {
       c.for_each(weights.experts, [&](std::int64_t e) {
-        const arena_loan memory = c.lend();
-        pack(*memory, weights[e], to + e * size);
+        const arena_loan task_memory = c.lend();
+        pack(*task_memory, weights[e], to + e * size);
       });
     });
   }
@@ -153,9 +155,31 @@ struct expert_rows {
   return pieces.first(static_cast<std::size_t>(count));
 }
 
+// The grouped rows of an expert whose tokens are in [first, last).
+[[nodiscard]] inline expert_rows rows_of_tokens(const grouping_view<>& grouping, std::int64_t active,
+                                                std::int64_t expert, std::int64_t first, std::int64_t last) noexcept {
+  const std::int32_t* begin = grouping.assignment.data() + grouping.offsets[expert];
+  const std::int32_t* end = grouping.assignment.data() + grouping.offsets[expert + 1];
+  const std::int32_t* from = std::lower_bound(begin, end, first * active);
+  const std::int32_t* to = std::lower_bound(from, end, last * active);
+  return {expert, from - grouping.assignment.data(), to - grouping.assignment.data(), 0};
+}
+
 // Rows an expert's task takes at once.
 template <class Element>
 inline constexpr std::int64_t expert_chunk = policy::expert_rows * word_depth<Element>;
+
+// Rows whose outer products enter an expert's weight gradients at once.
+template <class Element>
+[[nodiscard]] constexpr std::int64_t expert_gradient_rows(std::int64_t width) noexcept {
+  return (std::max)(policy::expert_gradient_elements / width, std::int64_t{24}) * word_depth<Element>;
+}
+
+// The largest of as few even shares of `all` rows as have at most `most`: a whole number of pairs.
+[[nodiscard]] constexpr std::int64_t even_share(std::int64_t all, std::int64_t most) noexcept {
+  const std::int64_t shares = (all + most - 1) / most;
+  return ((all + shares - 1) / shares + 1) / 2 * 2;
+}
 
 // Words between the rows of a block of `depth` elements each.
 template <class Element>
@@ -169,63 +193,132 @@ template <class Element>
   return memory.take<Element>(rows * block_stride<Element>(depth) * word_depth<Element>).data();
 }
 
+// Rows of tokens [T, cols] as words: in place, or converted into a copy, by whoever needs them first.
+template <class Element>
+class token_rows {
+ public:
+  token_rows(arena& memory, matrix_view<const float> from) : from_(from), stride_(from.cols) {
+    if constexpr (word_depth<Element> > 1) {
+      stride_ = spread_stride(words<Element>(from.cols));
+      copy_ = memory.take<Element>(from.rows * stride_ * word_depth<Element>).data();
+    }
+  }
+
+  void convert(std::int64_t first, std::int64_t last) const noexcept {
+#if SMELT_BF16
+    if constexpr (word_depth<Element> > 1) {
+      convert_rows(from_.data + first * from_.cols, from_.cols, last - first, from_.cols,
+                   copy_ + first * stride_ * word_depth<Element>, stride_);
+      return;
+    }
+#endif
+    static_cast<void>(first);
+    static_cast<void>(last);
+  }
+
+  void convert_all(context& c) const {
+    if constexpr (word_depth<Element> > 1) {
+      c.for_chunks(from_.rows, (std::max)(policy::row_elements / from_.cols, std::int64_t{1}),
+                   [&](std::int64_t first, std::int64_t last) { convert(first, last); });
+    }
+  }
+
+  [[nodiscard]] const Element* operator[](std::int64_t token) const noexcept {
+    if constexpr (word_depth<Element> > 1) {
+      return copy_ + token * stride_ * word_depth<Element>;
+    } else {
+      return from_.data + token * stride_;
+    }
+  }
+  [[nodiscard]] std::int64_t cols() const noexcept { return from_.cols; }
+
+ private:
+  matrix_view<const float> from_;
+  std::int64_t stride_;  // in words
+  Element* copy_ = nullptr;
+};
+
 // Brings near the row of the token `ahead` of the i-th one.
-inline void prefetch_row(matrix_view<const float> from, const std::int32_t* tokens, std::int64_t i,
-                         std::int64_t rows) noexcept {
+template <class Element>
+void prefetch_row(const token_rows<Element>& from, const std::int32_t* tokens, std::int64_t i,
+                  std::int64_t rows) noexcept {
   constexpr std::int64_t ahead = 6;
   if (i + ahead >= rows) return;
-  const float* row = from.data + tokens[i + ahead] * from.cols;
-  for (std::int64_t k = 0; k < from.cols; k += 16) __builtin_prefetch(row + k, 0, 3);
+  const auto* row = reinterpret_cast<const char*>(from[tokens[i + ahead]]);
+  for (std::int64_t k = 0; k < words<Element>(from.cols()); k += 16) __builtin_prefetch(row + k * 4, 0, 3);
 }
 
-// The tokens' rows of `from` as a block of rows.
+// The tokens' rows as a block of rows.
 template <class Element>
-void gather(matrix_view<const float> from, const std::int32_t* tokens, std::int64_t rows, Element* to) noexcept {
-  const std::int64_t stride = block_stride<Element>(from.cols);
+void gather(const token_rows<Element>& from, const std::int32_t* tokens, std::int64_t rows, Element* to) noexcept {
+  const std::int64_t stride = block_stride<Element>(from.cols());
   for (std::int64_t i = 0; i < rows; ++i) {
     prefetch_row(from, tokens, i, rows);
-    const float* row = from.data + tokens[i] * from.cols;
-#if SMELT_BF16
-    if constexpr (std::is_same_v<Element, bf16>) {
-      convert_rows(row, from.cols, 1, from.cols, to + i * stride * 2, stride);
+    const Element* row = from[tokens[i]];
+    if constexpr (word_depth<Element> == 1) {
+      for_vectors(from.cols(), [&](auto get, auto put) { put(to + i * stride, get(row)); });
     } else {
-      for_vectors(from.cols, [&](auto get, auto put) { put(to + i * stride, get(row)); });
+      for (std::int64_t k = 0; k < words<Element>(from.cols()); k += lanes) {
+        put_words(to, i * stride + k, words_at(row, k));
+      }
     }
-#else
-    for_vectors(from.cols, [&](auto get, auto put) { put(to + i * stride, get(row)); });
+  }
+}
+
+// Calls put(i, words) for the words of two rows that follow each other along the depth, a vector of `cols` columns at a
+// time: those of `first` alone for floats. Without a second row, with zeros. Rows are read in whole vectors of bf16.
+template <class Element, class Put>
+[[gnu::always_inline]] inline void pair_words(const Element* first, [[maybe_unused]] const Element* second,
+                                              std::int64_t cols, Put put) noexcept {
+  if constexpr (word_depth<Element> == 1) {
+    std::int64_t i = 0;
+    for (; i + lanes <= cols; i += lanes) put(i, load(first + i));
+    if (i < cols) put(i, load_partial(first + i, cols - i));
+  } else {
+#if SMELT_BF16
+    using halves = std::int16_t __attribute__((vector_size(lanes * 4)));
+    constexpr halves low = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+                            8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+    for (std::int64_t i = 0; i < cols; i += 2 * lanes) {
+      const auto a = (__m512i)words_at(first, i / 2);
+      const auto b = second == nullptr ? __m512i{} : (__m512i)words_at(second, i / 2);
+      put(i, (floats)_mm512_permutex2var_epi16(a, (__m512i)low, b));
+      if (i + lanes < cols) put(i + lanes, (floats)_mm512_permutex2var_epi16(a, (__m512i)(low + 16), b));
+    }
 #endif
   }
 }
 
-// The tokens' rows of `from` as the right operand of a product over the tokens.
-template <class Element>
-void pack_tokens(matrix_view<const float> from, const std::int32_t* tokens, std::int64_t rows, Element* to) noexcept {
+// The right operand of a product over `rows` rows, of which row_of(i) has `cols` columns.
+template <class Element, class RowOf>
+[[gnu::always_inline]] inline void pack_pairs(RowOf row_of, std::int64_t rows, std::int64_t cols,
+                                              Element* to) noexcept {
   constexpr std::int64_t step = word_depth<Element>;
   const std::int64_t depth = words<Element>(rows);
   for (std::int64_t k = 0; k < rows; k += step) {
-    for (std::int64_t i = k; i < k + step; ++i) prefetch_row(from, tokens, i, rows);
-    const float* row = from.data + tokens[k] * from.cols;
-    const float* next = step == 2 && k + 1 < rows ? from.data + tokens[k + 1] * from.cols : nullptr;
-    std::int64_t first = 0;
-    Element* panel = to + k * panel_width;
-    for (; first + panel_width <= from.cols; first += panel_width, panel += depth * panel_width * step) {
-      for (std::int64_t i = 0; i < panel_width; i += lanes) {
-        const floats other = next == nullptr ? floats{} : load(next + first + i);
-        put_words(panel, i, make_words<Element>(load(row + first + i), other));
-      }
-    }
-    if (first < from.cols) {
-      const std::int64_t width = width_of_panel(first, from.cols);
-      Element* last = to + first * depth * step + k * width;
-      for (std::int64_t i = 0; i < width; i += lanes) {
-        const std::int64_t left = from.cols - first - i;
-        const auto get = [&](const float* at) {
-          return at == nullptr ? floats{} : left >= lanes ? load(at + first + i) : load_partial(at + first + i, left);
-        };
-        put_words(last, i, make_words<Element>(get(row), get(next)));
-      }
-    }
+    pair_words(row_of(k), k + 1 < rows ? row_of(k + 1) : nullptr, cols, [&](std::int64_t col, floats value) {
+      const std::int64_t first = col / panel_width * panel_width;
+      put_words(to, first * depth + k / step * width_of_panel(first, cols) + col - first, value);
+    });
   }
+}
+
+// The tokens' rows as the right operand of a product over the tokens.
+template <class Element>
+void pack_tokens(const token_rows<Element>& from, const std::int32_t* tokens, std::int64_t rows, Element* to) noexcept {
+  pack_pairs<Element>(
+      [&](std::int64_t i) {
+        prefetch_row(from, tokens, i, rows);
+        return from[tokens[i]];
+      },
+      rows, from.cols(), to);
+}
+
+// A block of rows as the right operand of a product over its rows.
+template <class Element>
+void pack_block(const Element* block, std::int64_t rows, std::int64_t cols, Element* to) noexcept {
+  const std::int64_t stride = block_stride<Element>(cols) * word_depth<Element>;
+  pack_pairs<Element>([&](std::int64_t i) { return block + i * stride; }, rows, cols, to);
 }
 
 // The tokens of grouped rows [first, first + rows).
@@ -275,18 +368,11 @@ template <class Element>
     static_cast<void>(to);
     return {block, stride};
   } else {
-    using halves = std::uint16_t __attribute__((vector_size(lanes * 2)));
-    using whole = std::uint32_t __attribute__((vector_size(lanes * 4)));
     const std::int64_t to_stride = pair_stride(depth);
     for (std::int64_t k = 0; k < rows; k += 2) {
-      for (std::int64_t i = 0; i < depth; i += lanes) {
-        const auto get = [&](std::int64_t row) {
-          halves part = {};
-          if (row < rows) __builtin_memcpy(&part, block + row * stride * 2 + i, sizeof part);
-          return __builtin_convertvector(part, whole);
-        };
-        put_words(to, k / 2 * to_stride + i, (floats)(get(k) | get(k + 1) << 16));
-      }
+      const Element* row = block + k * stride * 2;
+      pair_words(row, k + 1 < rows ? row + stride * 2 : nullptr, depth,
+                 [&](std::int64_t i, floats value) { put_words(to, k / 2 * to_stride + i, value); });
     }
     return {to, to_stride};
   }
@@ -338,8 +424,8 @@ struct activate_backward {
   std::int64_t hidden;
   const float* factor;  // of every row
   Element* dgate_up;
-  float* activation;  // [rows, padded hidden]
-  float* dots;        // [rows, lanes]
+  Element* activation;
+  float* dots;  // [rows, lanes]
 
   [[gnu::always_inline]] void prefetch(std::int64_t row, std::int64_t col) const noexcept {
     prefetch_panel(gate + row * hidden + col);
@@ -369,7 +455,7 @@ struct activate_backward {
       const floats pulled = sums[j] * factor[row];
       put_units(dgate_up, stride, row, unit, pulled * u * (sigma + silu * (1.0F - sigma)));
       put_units(dgate_up, stride, row, padded + unit, pulled * silu);
-      store(activation + row * padded + unit, active * factor[row]);
+      put_units(activation, block_stride<Element>(hidden), row, unit, active * factor[row]);
     }
     store(dots + row * lanes, dot_lanes);
   }
@@ -382,6 +468,10 @@ struct spread {
   float* to;
   const float* from;
   std::int64_t stride;
+
+  [[gnu::always_inline]] void prefetch(std::int64_t row, std::int64_t col) const noexcept {
+    if (from != nullptr) prefetch_panel(from + place[row] * stride + col);
+  }
 
   template <int Vectors>
   [[gnu::always_inline]] void operator()(std::int64_t row, std::int64_t col, std::int64_t cols,
@@ -480,35 +570,37 @@ void experts(context& c, Shape shape, double scale, matrix_view<const float> res
   check_shape("experts", "y", y, x.rows, width);
   const detail::stacked_weights stacked{w_gate.data, w_up.data, w_down.data, s.experts, width, hidden};
   const std::int64_t padded = detail::padded_hidden(hidden);
-  const detail::expert_panels<Element> gate_up(c, stacked, gate.rows, w_gate.data, weight_form::transposed,
-                                               packed_size<Element>(width, 2 * padded),
-                                               detail::pack_gate_up_columns<Element>);
-  const detail::expert_panels<Element> down(c, stacked, gate.rows, w_down.data, weight_form::transposed,
-                                            packed_size<Element>(hidden, width), detail::pack_down_columns<Element>);
   arena& shared = c.shared();
-  // A token's only row is its result.
-  const bool alone = s.active == 1;
-  float* results = alone ? y.data : shared.take<float>(gate.rows * width).data();
-  const float* from = alone ? residual.data : nullptr;
-  const std::span<const detail::expert_rows> pieces = detail::cut_by_expert(shared, grouping, policy::expert_task_rows);
-  c.for_each(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t task) {
+  const std::int64_t block = policy::expert_block(s.experts, s.active, x.rows);
+  const bool by_block = block > 0;
+  const detail::expert_panels<Element> gate_up(c, shared, stacked, by_block, gate.rows, w_gate.data,
+                                               weight_form::transposed, packed_size<Element>(width, 2 * padded),
+                                               detail::pack_gate_up_columns<Element>);
+  const detail::expert_panels<Element> down(c, shared, stacked, by_block, gate.rows, w_down.data,
+                                            weight_form::transposed, packed_size<Element>(hidden, width),
+                                            detail::pack_down_columns<Element>);
+  const detail::token_rows<Element> inputs(shared, x);
+  // What an expert gives goes to the token's row, or to a row of its own.
+  const bool to_tokens = by_block || s.active == 1;
+  float* results = to_tokens ? y.data : shared.take<float>(gate.rows * width).data();
+  const float* from = by_block ? y.data : to_tokens ? residual.data : nullptr;
+
+  const auto run = [&](arena& memory, const detail::expert_rows& piece) {
     constexpr std::int64_t chunk = detail::expert_chunk<Element>;
-    const detail::expert_rows piece = pieces[task];
-    const detail::expert_weights w = stacked[piece.expert];
-    const arena_loan memory = c.lend();
     std::int32_t tokens[chunk];
     std::int32_t places[chunk];
     float factors[chunk];
     const auto describe = [&](std::int64_t first, std::int64_t rows) {
       detail::tokens_of(grouping, s.active, first, rows, tokens);
       for (std::int64_t i = 0; i < rows; ++i) {
-        places[i] = alone ? tokens[i] : static_cast<std::int32_t>(first + i);
-        factors[i] = alone ? static_cast<float>(scale) * weights.data[grouping.assignment[first + i]] : 1.0F;
+        places[i] = to_tokens ? tokens[i] : static_cast<std::int32_t>(first + i);
+        factors[i] = to_tokens ? static_cast<float>(scale) * weights.data[grouping.assignment[first + i]] : 1.0F;
       }
     };
     if (!gate_up.kept() && piece.last - piece.first < policy::few_rows) {
+      const detail::expert_weights w = stacked[piece.expert];
       describe(piece.first, piece.last - piece.first);
-      const std::span<float> activation = memory->take<float>(hidden);
+      const std::span<float> activation = memory.take<float>(hidden);
       for (std::int64_t i = 0; i < piece.last - piece.first; ++i) {
         const std::int64_t at = (piece.first + i) * hidden;
         detail::expert_row(w, x.data + tokens[i] * width, gate.data + at, up.data + at, activation.data(), factors[i],
@@ -516,23 +608,43 @@ void experts(context& c, Shape shape, double scale, matrix_view<const float> res
       }
       return;
     }
-    const Element* gate_up_panels = gate_up.of(*memory, piece.expert);
-    const Element* down_panels = down.of(*memory, piece.expert);
-    Element* inputs = detail::take_block<Element>(*memory, chunk, width);
-    Element* activations = detail::take_block<Element>(*memory, chunk, hidden);
+    const Element* gate_up_panels = gate_up.of(memory, piece.expert);
+    const Element* down_panels = down.of(memory, piece.expert);
+    const std::int64_t most = (std::min)(chunk, piece.last - piece.first);
+    Element* block_inputs = detail::take_block<Element>(memory, most, width);
+    Element* activations = detail::take_block<Element>(memory, most, hidden);
     for (std::int64_t first = piece.first; first < piece.last; first += chunk) {
       const std::int64_t rows = (std::min)(chunk, piece.last - first);
       describe(first, rows);
-      detail::gather(x, tokens, rows, inputs);
-      multiply(row_operand<Element>{inputs, detail::block_stride<Element>(width)},
+      detail::gather(inputs, tokens, rows, block_inputs);
+      multiply(row_operand<Element>{block_inputs, detail::block_stride<Element>(width)},
                packed_operand<Element>{gate_up_panels, width}, rows, width, 2 * padded,
                detail::activate<Element>{gate.data + first * hidden, up.data + first * hidden, hidden, activations});
       multiply(row_operand<Element>{activations, detail::block_stride<Element>(hidden)},
                packed_operand<Element>{down_panels, hidden}, rows, hidden, width,
                detail::spread{places, factors, results, from, width});
     }
+  };
+  if (by_block) {
+    c.for_chunks(x.rows, block, [&](std::int64_t first, std::int64_t last) {
+      inputs.convert(first, last);
+      if (residual.data != y.data) {
+        std::copy(residual.data + first * width, residual.data + last * width, y.data + first * width);
+      }
+      for (std::int64_t e = 0; e < s.experts; ++e) {
+        const arena_loan memory = c.lend();
+        run(*memory, detail::rows_of_tokens(grouping, s.active, e, first, last));
+      }
+    });
+    return;
+  }
+  inputs.convert_all(c);
+  const std::span<const detail::expert_rows> pieces = detail::cut_by_expert(shared, grouping, policy::expert_task_rows);
+  c.for_each(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t task) {
+    const arena_loan memory = c.lend();
+    run(*memory, pieces[task]);
   });
-  if (!alone) {
+  if (!to_tokens) {
     detail::combine(c, grouping, s.active, results, weights.data, static_cast<float>(scale), residual.data, y);
   }
 }
@@ -556,19 +668,79 @@ void experts_backward(context& c, Shape shape, double scale, matrix_view<const f
                                                        dweights);
   const detail::stacked_weights stacked{w_gate.data, w_up.data, w_down.data, s.experts, width, hidden};
   const std::int64_t padded = detail::padded_hidden(hidden);
-  const detail::expert_panels<Element> gate_up(c, stacked, gate.rows, w_gate.data, weight_form::as_stored,
-                                               packed_size<Element>(2 * padded, width),
-                                               detail::pack_gate_up_rows<Element>);
-  const detail::expert_panels<Element> down(c, stacked, gate.rows, w_down.data, weight_form::as_stored,
-                                            packed_size<Element>(width, hidden), detail::pack_down_rows<Element>);
   arena& shared = c.shared();
-  const bool alone = s.active == 1;
-  float* results = alone ? dx.data : shared.take<float>(gate.rows * width).data();
-  const float* from = alone && add ? dx.data : nullptr;
-
-  // An expert that takes a large part of all rows is cut into pieces; all but its first one have weight gradients of
-  // their own, which are added afterwards.
+  const std::int64_t block = policy::expert_block(s.experts, s.active, x.rows);
+  const bool by_block = block > 0;
+  const detail::expert_panels<Element> gate_up(c, shared, stacked, by_block, gate.rows, w_gate.data,
+                                               weight_form::as_stored, packed_size<Element>(2 * padded, width),
+                                               detail::pack_gate_up_rows<Element>);
+  const detail::expert_panels<Element> down(c, shared, stacked, by_block, gate.rows, w_down.data,
+                                            weight_form::as_stored, packed_size<Element>(width, hidden),
+                                            detail::pack_down_rows<Element>);
   constexpr std::int64_t chunk = detail::expert_chunk<Element>;
+  const detail::token_rows<Element> inputs(shared, x);
+  const detail::token_rows<Element> outputs(shared, dy);
+  const bool to_tokens = by_block || s.active == 1;
+  float* results = to_tokens ? dx.data : shared.take<float>(gate.rows * width).data();
+  const float* from = by_block || (to_tokens && add) ? dx.data : nullptr;
+  // By grouped row: gradients of gate and up, and the activation times its factor.
+  Element* dgate_up = detail::take_block<Element>(shared, gate.rows, 2 * padded);
+  Element* activations = detail::take_block<Element>(shared, gate.rows, hidden);
+  const auto row_of = [](Element* rows, std::int64_t depth, std::int64_t row) {
+    return rows + row * detail::block_stride<Element>(depth) * word_depth<Element>;
+  };
+
+  // Of the hidden layer, of the router's weights and of the inputs.
+  const auto pull = [&](arena& memory, const detail::expert_rows& piece) {
+    const Element* gate_up_panels = gate_up.of(memory, piece.expert);
+    const Element* down_panels = down.of(memory, piece.expert);
+    const std::int64_t most = (std::min)(chunk, piece.last - piece.first);
+    Element* block_outputs = detail::take_block<Element>(memory, most, width);
+    const std::span<float> dots = memory.take<float>(most * lanes);
+    std::int32_t tokens[chunk];
+    std::int32_t places[chunk];
+    float factors[chunk];
+    float ones[chunk];
+    for (std::int64_t first = piece.first; first < piece.last; first += chunk) {
+      const std::int64_t rows = (std::min)(chunk, piece.last - first);
+      detail::tokens_of(grouping, s.active, first, rows, tokens);
+      for (std::int64_t i = 0; i < rows; ++i) {
+        places[i] = to_tokens ? tokens[i] : static_cast<std::int32_t>(first + i);
+        factors[i] = static_cast<float>(scale) * weights.data[grouping.assignment[first + i]];
+        ones[i] = 1.0F;
+      }
+      Element* pulled = row_of(dgate_up, 2 * padded, first);
+      detail::gather(outputs, tokens, rows, block_outputs);
+      multiply(row_operand<Element>{block_outputs, detail::block_stride<Element>(width)},
+               packed_operand<Element>{down_panels, width}, rows, width, hidden,
+               detail::activate_backward<Element>{gate.data + first * hidden, up.data + first * hidden, hidden, factors,
+                                                  pulled, row_of(activations, hidden, first), dots.data()});
+      for (std::int64_t i = 0; i < rows; ++i) {
+        dweights.data[grouping.assignment[first + i]] =
+            static_cast<float>(scale) * sum_lanes(load(dots.data() + i * lanes));
+      }
+      multiply(row_operand<Element>{pulled, detail::block_stride<Element>(2 * padded)},
+               packed_operand<Element>{gate_up_panels, 2 * padded}, rows, 2 * padded, width,
+               detail::spread{places, ones, results, from, width});
+    }
+  };
+  if (by_block) {
+    c.for_chunks(x.rows, block, [&](std::int64_t first, std::int64_t last) {
+      inputs.convert(first, last);
+      outputs.convert(first, last);
+      if (!add) std::fill(dx.data + first * width, dx.data + last * width, 0.0F);
+      for (std::int64_t e = 0; e < s.experts; ++e) {
+        const arena_loan memory = c.lend();
+        pull(*memory, detail::rows_of_tokens(grouping, s.active, e, first, last));
+      }
+    });
+  } else {
+    inputs.convert_all(c);
+    outputs.convert_all(c);
+  }
+
+  // Of the weights. An expert that takes a large part of all rows is cut into pieces; all but its first one have weight
+  // gradients of their own, which are added afterwards.
   const std::int64_t share = (gate.rows + policy::expert_pieces - 1) / policy::expert_pieces;
   const std::int64_t most = (std::max)((share + chunk - 1) / chunk, std::int64_t{2}) * chunk;
   const std::span<const detail::expert_rows> pieces = detail::cut_by_expert(shared, grouping, most);
@@ -577,69 +749,47 @@ void experts_backward(context& c, Shape shape, double scale, matrix_view<const f
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     partial[i] = pieces[i].part == 0 ? nullptr : shared.take<float>(3 * matrix).data();
   }
-
   c.for_each(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t task) {
     const detail::expert_rows piece = pieces[task];
     const arena_loan memory = c.lend();
-    const Element* gate_up_panels = gate_up.of(*memory, piece.expert);
-    const Element* down_panels = down.of(*memory, piece.expert);
-    Element* outputs = detail::take_block<Element>(*memory, chunk, width);
-    Element* outputs_pairs = detail::take_transposed<Element>(*memory, chunk, width);
-    Element* dgate_up = detail::take_block<Element>(*memory, chunk, 2 * padded);
-    Element* dgate_up_pairs = detail::take_transposed<Element>(*memory, chunk, 2 * padded);
-    const std::span<float> activations = memory->take<float>(chunk * padded);
-    const std::span<float> dots = memory->take<float>(chunk * lanes);
-    const std::span<Element> packed_inputs = memory->take<Element>(packed_size<Element>(chunk, width));
-    const std::span<Element> packed_activations = memory->take<Element>(packed_size<Element>(chunk, hidden));
+    if (!by_block) pull(*memory, piece);
+    // As many rows at once as in the next product, or nearly: the sums of few rows cost as much to add as those of
+    // many.
+    const std::int64_t all = piece.last - piece.first;
+    const std::int64_t at_once = detail::expert_gradient_rows<Element>(width);
+    const std::int64_t longest = detail::even_share(all, at_once);
+    Element* block_outputs = detail::take_block<Element>(*memory, longest, width);
+    Element* outputs_pairs = detail::take_transposed<Element>(*memory, longest, width);
+    Element* dgate_up_pairs = detail::take_transposed<Element>(*memory, longest, 2 * padded);
+    const std::span<Element> packed_inputs = memory->take<Element>(packed_size<Element>(longest, width));
+    const std::span<Element> packed_activations = memory->take<Element>(packed_size<Element>(longest, hidden));
     const bool in_place = piece.part == 0;
     float* to_gate = in_place ? dw_gate.data + piece.expert * matrix : partial[task];
     float* to_up = in_place ? dw_up.data + piece.expert * matrix : partial[task] + matrix;
     float* to_down = in_place ? dw_down.data + piece.expert * matrix : partial[task] + 2 * matrix;
-    std::int32_t tokens[chunk];
-    std::int32_t places[chunk];
-    float factors[chunk];
-    float ones[chunk];
-    std::fill_n(ones, chunk, 1.0F);
-    for (std::int64_t first = piece.first; first < piece.last; first += chunk) {
-      const std::int64_t rows = (std::min)(chunk, piece.last - first);
-      detail::tokens_of(grouping, s.active, first, rows, tokens);
-      for (std::int64_t i = 0; i < rows; ++i) {
-        places[i] = alone ? tokens[i] : static_cast<std::int32_t>(first + i);
-        factors[i] = static_cast<float>(scale) * weights.data[grouping.assignment[first + i]];
-      }
-      // Of the hidden layer, and of the router's weights.
-      detail::gather(dy, tokens, rows, outputs);
-      multiply(row_operand<Element>{outputs, detail::block_stride<Element>(width)},
-               packed_operand<Element>{down_panels, width}, rows, width, hidden,
-               detail::activate_backward<Element>{gate.data + first * hidden, up.data + first * hidden, hidden, factors,
-                                                  dgate_up, activations.data(), dots.data()});
-      for (std::int64_t i = 0; i < rows; ++i) {
-        dweights.data[grouping.assignment[first + i]] =
-            static_cast<float>(scale) * sum_lanes(load(dots.data() + i * lanes));
-      }
-      // Of the inputs.
-      multiply(row_operand<Element>{dgate_up, detail::block_stride<Element>(2 * padded)},
-               packed_operand<Element>{gate_up_panels, 2 * padded}, rows, 2 * padded, width,
-               detail::spread{places, ones, results, from, width});
-      // Of the weights.
+    const std::span<std::int32_t> tokens = memory->take<std::int32_t>(longest);
+    for (std::int64_t first = piece.first; first < piece.last; first += longest) {
+      const std::int64_t rows = (std::min)(longest, piece.last - first);
       const bool fresh = !in_place && first == piece.first;
       const auto target = [fresh](float* to, std::int64_t stride) {
         return fresh ? overwrite(to, stride) : accumulate(to, stride);
       };
-      detail::pack_tokens(x, tokens, rows, packed_inputs.data());
-      column_operand<Element> pulled = detail::transpose(dgate_up, rows, 2 * padded, dgate_up_pairs);
+      detail::tokens_of(grouping, s.active, first, rows, tokens.data());
+      detail::pack_tokens(inputs, tokens.data(), rows, packed_inputs.data());
+      column_operand<Element> pulled =
+          detail::transpose<Element>(row_of(dgate_up, 2 * padded, first), rows, 2 * padded, dgate_up_pairs);
       multiply(pulled, packed_operand<Element>{packed_inputs.data(), rows}, hidden, rows, width,
                target(to_gate, width));
       pulled.data += padded * word_depth<Element>;
       multiply(pulled, packed_operand<Element>{packed_inputs.data(), rows}, hidden, rows, width, target(to_up, width));
-      pack_rows([&](std::int64_t i) { return activations.data() + i * padded; }, rows, hidden, 0, panel_count(hidden),
-                packed_activations.data());
-      multiply(detail::transpose(outputs, rows, width, outputs_pairs),
+      detail::pack_block<Element>(row_of(activations, hidden, first), rows, hidden, packed_activations.data());
+      detail::gather(outputs, tokens.data(), rows, block_outputs);
+      multiply(detail::transpose<Element>(block_outputs, rows, width, outputs_pairs),
                packed_operand<Element>{packed_activations.data(), rows}, width, rows, hidden, target(to_down, hidden));
     }
   });
   detail::add_partial(c, pieces, partial, matrix, dw_gate, dw_up, dw_down);
-  if (!alone) {
+  if (!to_tokens) {
     detail::combine(c, grouping, s.active, results, nullptr, 1, add ? dx.data : nullptr, dx);
   }
 }

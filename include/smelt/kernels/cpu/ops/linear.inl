@@ -33,7 +33,8 @@ void project(context& c, float scale, matrix_view<const float> from, const Eleme
   const std::int64_t depth = from.cols;
   const std::int64_t cols = to.cols;
   if (from.rows == 0 || cols == 0) return;
-  const std::int64_t task_rows = (std::min)(policy::projection_rows, from.rows);
+  const std::int64_t task_rows =
+      from.rows <= policy::projection_rows ? from.rows : policy::even_rows(from.rows, policy::projection_rows);
   const std::int64_t down = (from.rows + task_rows - 1) / task_rows;
   std::int64_t task_cols = cols;
   if (down == 1) {
