@@ -241,8 +241,7 @@ struct attention_input_case : op_base {
 
   template <class B, class S = typename B::scalar>
   void forward(B& b, arrays<S>& in, arrays<S>& out) const {
-    b.attention_input(shape, as_matrix(in[0], shape.width), weights<const S>(in), positions, saved(out),
-                      heads<S>(out));
+    b.attention_input(shape, as_matrix(in[0], shape.width), weights<const S>(in), positions, saved(out), heads<S>(out));
   }
   template <class B, class S = typename B::scalar>
   void backward(B& b, arrays<S>& in, arrays<S>& out, arrays<S>& dout, arrays<S>& din) const {

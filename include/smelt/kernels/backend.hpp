@@ -58,8 +58,9 @@ concept Backend =
     requires(B& b, matrix_view<typename B::scalar> m, matrix_view<const typename B::scalar> c,
              std::span<typename B::scalar> s, std::span<const typename B::scalar> cs, std::span<const std::int32_t> ids,
              std::span<std::int32_t> out_ids, std::span<const std::uint8_t> mask, grouping_view<> group,
-             grouping_view<std::int32_t> out_group, std::span<const parameter_range> ranges, linear_shape linear, norm_shape norm, attention_input_shape attention_input,
-             attention_shape attention, router_shape router, experts_shape experts, head_shape head) {
+             grouping_view<std::int32_t> out_group, std::span<const parameter_range> ranges, linear_shape linear,
+             norm_shape norm, attention_input_shape attention_input, attention_shape attention, router_shape router,
+             experts_shape experts, head_shape head) {
       // out[T,H] = table[ids[t]];  dtable[V,H] += rows of dout[T,H]
       b.embed(c, ids, m);           // (table, ids, out)
       b.embed_backward(c, ids, m);  // (dout, ids, dtable)

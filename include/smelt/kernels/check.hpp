@@ -82,7 +82,8 @@ inline void check_ids(const char* op, const char* argument, std::span<const std:
     lowest = id < lowest ? id : lowest;
     greatest = id > greatest ? id : greatest;
   }
-  if (ids.empty() || (lowest >= least && greatest < count)) [[likely]] return;
+  if (ids.empty() || (lowest >= least && greatest < count)) [[likely]]
+    return;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < least || ids[i] >= count) {
       throw error(errc::invalid_argument, std::string(op) + ": " + argument + "[" + std::to_string(i) + "] is " +

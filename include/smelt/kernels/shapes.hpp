@@ -42,8 +42,8 @@ struct rotary_shape {
   friend constexpr bool operator==(const rotary_shape&, const rotary_shape&) = default;
 };
 
-/// What attention reads: the normed stream [T, width] projected to queries, keys and values, the first two of them normed
-/// as `norm` says and turned by their positions.
+/// What attention reads: the normed stream [T, width] projected to queries, keys and values, the first two of them
+/// normed as `norm` says and turned by their positions.
 struct attention_input_shape {
   int width = 0;
   int heads = 0;

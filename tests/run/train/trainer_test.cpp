@@ -445,23 +445,29 @@ TEST_CASE("products in bf16 learn what products in fp32 learn", "[train]") {
   const auto always = [] { return true; };
   serial exact{serial_executor(1)};
   serial rounded{serial_executor(1), compute_type::bf16};
-  trainer<dynamic_arch, serial> a(dynamic_arch(small_model()), exact, data, quick(200));
-  trainer<dynamic_arch, serial> b(dynamic_arch(small_model()), rounded, data, quick(200));
-  double furthest = 0, mean = 0;
-  bool differ = false;
-  while (!a.done()) {
-    const double expected = a.advance().loss;
-    const double found = b.advance().loss;
-    differ = differ || expected != found;
-    furthest = (std::max)(furthest, std::abs(found - expected));
-    mean += (found - expected) / 200;
+  constexpr int seeds = 12;
+  double course = 0, end = 0;
+  for (int seed = 1; seed <= seeds; ++seed) {
+    train_options o = quick(200);
+    o.seed = static_cast<std::uint64_t>(seed);
+    trainer<dynamic_arch, serial> a(dynamic_arch(small_model()), exact, data, o);
+    trainer<dynamic_arch, serial> b(dynamic_arch(small_model()), rounded, data, o);
+    bool differ = false;
+    while (!a.done()) {
+      const double expected = a.advance().loss;
+      const double found = b.advance().loss;
+      differ = differ || expected != found;
+      course += (found - expected) / (200 * seeds);
+    }
+    CHECK(differ);
+    const double last = b.evaluate(0, always).loss() - a.evaluate(0, always).loss();
+    UNSCOPED_INFO("seed " << seed << ": " << last);
+    end += last / seeds;
   }
-  CHECK(differ);
-  // In nats a token; the loss falls by four. Single steps of two runs drift apart as those of two seeds do, their means
-  // do not.
-  CHECK(furthest < 0.3);
-  CHECK(std::abs(mean) < 0.02);
-  CHECK(b.evaluate(0, always).loss() == Approx(a.evaluate(0, always).loss()).margin(0.06));
+  // In nats a token; the loss falls by four. Routing makes two runs that differ in one rounding drift apart as those of
+  // two seeds do, by some 0.1 either way at the end: means over seeds do not.
+  CHECK(std::abs(course) < 0.02);
+  CHECK(std::abs(end) < 0.05);
 }
 
 TEST_CASE("a checkpoint that cannot be resumed changes nothing", "[train]") {

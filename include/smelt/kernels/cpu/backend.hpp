@@ -20,42 +20,40 @@
 
 // The op of the chosen instruction set. Ops without products are the same with and without bf16 ones.
 #if SMELT_HAS_BASELINE
-#define SMELT_CASE_BASELINE(op, ...)  \
-  case instruction_set::baseline:     \
+#define SMELT_CASE_BASELINE(op, ...) \
+  case instruction_set::baseline:    \
     return cpu_ops::baseline::op(__VA_ARGS__);
 #else
 #define SMELT_CASE_BASELINE(op, ...)
 #endif
 #if SMELT_HAS_AVX2
-#define SMELT_CASE_AVX2(op, ...)  \
-  case instruction_set::avx2:     \
+#define SMELT_CASE_AVX2(op, ...) \
+  case instruction_set::avx2:    \
     return cpu_ops::avx2::op(__VA_ARGS__);
 #else
 #define SMELT_CASE_AVX2(op, ...)
 #endif
 #if SMELT_HAS_AVX512
-#define SMELT_CASE_AVX512(op, ...)  \
-  case instruction_set::avx512:     \
+#define SMELT_CASE_AVX512(op, ...) \
+  case instruction_set::avx512:    \
     return cpu_ops::avx512::op(__VA_ARGS__);
 #else
 #define SMELT_CASE_AVX512(op, ...)
 #endif
 #if SMELT_HAS_AVX512_BF16
-#define SMELT_CASE_BF16(op, ...)         \
-  case instruction_set::avx512_bf16:     \
+#define SMELT_CASE_BF16(op, ...)     \
+  case instruction_set::avx512_bf16: \
     return cpu_ops::op(__VA_ARGS__);
 #else
 #define SMELT_CASE_BF16(op, ...)
 #endif
-#define SMELT_SWITCH(...)                           \
-  switch (set_) {                                   \
-    __VA_ARGS__ default : cpu_ops::detail::no_set(); \
-  }
-#define SMELT_RUN(op, ...)                                                            \
-  SMELT_SWITCH(SMELT_CASE_BASELINE(op, __VA_ARGS__) SMELT_CASE_AVX2(op, __VA_ARGS__)  \
+#define SMELT_SWITCH(...) \
+  switch (set_) { __VA_ARGS__ default : cpu_ops::detail::no_set(); }
+#define SMELT_RUN(op, ...)                                                           \
+  SMELT_SWITCH(SMELT_CASE_BASELINE(op, __VA_ARGS__) SMELT_CASE_AVX2(op, __VA_ARGS__) \
                    SMELT_CASE_AVX512(op, __VA_ARGS__) SMELT_CASE_BF16(avx512::op, __VA_ARGS__))
-#define SMELT_RUN_PRODUCT(op, ...)                                                                          \
-  SMELT_SWITCH(SMELT_CASE_BASELINE(op<float>, __VA_ARGS__) SMELT_CASE_AVX2(op<float>, __VA_ARGS__)          \
+#define SMELT_RUN_PRODUCT(op, ...)                                                                 \
+  SMELT_SWITCH(SMELT_CASE_BASELINE(op<float>, __VA_ARGS__) SMELT_CASE_AVX2(op<float>, __VA_ARGS__) \
                    SMELT_CASE_AVX512(op<float>, __VA_ARGS__) SMELT_CASE_BF16(avx512_bf16::op<bf16>, __VA_ARGS__))
 
 namespace smelt {
@@ -215,7 +213,8 @@ class cpu {
   template <ShapeOf<experts_shape> Shape>
   void experts(Shape shape, double scale, const_matrix residual, const_matrix x, const_matrix w_gate, const_matrix w_up,
                const_matrix w_down, grouping_view<> grouping, const_matrix weights, matrix gate, matrix up, matrix y) {
-    SMELT_RUN_PRODUCT(experts, context_, shape, scale, residual, x, w_gate, w_up, w_down, grouping, weights, gate, up, y);
+    SMELT_RUN_PRODUCT(experts, context_, shape, scale, residual, x, w_gate, w_up, w_down, grouping, weights, gate, up,
+                      y);
   }
 
   template <ShapeOf<experts_shape> Shape>
@@ -223,7 +222,8 @@ class cpu {
                         const_matrix w_down, grouping_view<> grouping, const_matrix weights, const_matrix gate,
                         const_matrix up, const_matrix dy, matrix dx, bool add, matrix dw_gate, matrix dw_up,
                         matrix dw_down, matrix dweights) {
-    SMELT_RUN_PRODUCT(experts_backward, context_, shape, scale, x, w_gate, w_up, w_down, grouping, weights, gate, up, dy, dx, add, dw_gate, dw_up, dw_down, dweights);
+    SMELT_RUN_PRODUCT(experts_backward, context_, shape, scale, x, w_gate, w_up, w_down, grouping, weights, gate, up,
+                      dy, dx, add, dw_gate, dw_up, dw_down, dweights);
   }
 
   template <ShapeOf<head_shape> Shape>

@@ -1,7 +1,7 @@
 // How is the output head cut into tasks? By the vocabulary, since all logits of a task's tokens exist at once.
 // Measured with (width, vocabulary) of (128, 257), (512, 257) and (256, 4096) on one Zen 5 core in November 2026: twice
-// the rows, columns or depth below change the time of loss and gradient by less than 2 %, but for gradients of 96 entries
-// at once at 4,096, which take 4 % more with bf16 products.
+// the rows, columns or depth below change the time of loss and gradient by less than 2 %, but for gradients of 96
+// entries at once at 4,096, which take 4 % more with bf16 products.
 #pragma once
 
 #include <cstdint>

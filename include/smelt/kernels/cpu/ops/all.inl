@@ -1,3 +1,4 @@
+// clang-format off: the order matters.
 // Every op, for the instruction set of the region that includes this file: see operators.hpp.
 #include <smelt/kernels/cpu/ops/simd.inl>
 // The ops stand on these three.

@@ -4,7 +4,7 @@ namespace smelt::cpu_ops::SMELT_SET {
 
 /// out[T,H] = table[ids[t]]. Throws invalid_argument for an id outside the table before anything is written.
 inline void embed(context& c, matrix_view<const float> table, std::span<const std::int32_t> ids,
-           matrix_view<float> out) {
+                  matrix_view<float> out) {
   const auto tokens = static_cast<std::int64_t>(ids.size());
   check_shape("embed", "table", table, table.rows, table.cols);
   check_shape("embed", "out", out, tokens, table.cols);
@@ -20,7 +20,7 @@ inline void embed(context& c, matrix_view<const float> table, std::span<const st
 
 /// dtable[V,H] += rows of dout[T,H]. A task owns some columns of the table and walks all tokens in order.
 inline void embed_backward(context& c, matrix_view<const float> dout, std::span<const std::int32_t> ids,
-                    matrix_view<float> dtable) {
+                           matrix_view<float> dtable) {
   const auto tokens = static_cast<std::int64_t>(ids.size());
   check_shape("embed_backward", "dtable", dtable, dtable.rows, dtable.cols);
   check_shape("embed_backward", "dout", dout, tokens, dtable.cols);
