@@ -2,9 +2,8 @@
 #pragma once
 
 #include <array>
-#include <optional>
+#include <ranges>
 #include <smelt/core/error.hpp>
-#include <smelt/core/nearest_name.hpp>
 #include <smelt/kernels/cpu/operators.hpp>
 #include <string>
 #include <string_view>
@@ -90,8 +89,8 @@ enum class compute_type : std::uint8_t {
 
 /// The widest set that can run here. Throws errc::unsupported when the build was made for another machine.
 [[nodiscard]] inline instruction_set best_instruction_set() {
-  for (auto set = all_instruction_sets.rbegin(); set != all_instruction_sets.rend(); ++set)
-    if (is_usable(*set)) return *set;
+  for (const instruction_set set : std::views::reverse(all_instruction_sets))
+    if (is_usable(set)) return set;
   std::string built;
   for (const instruction_set set : all_instruction_sets)
     if (build_has(set)) built += (built.empty() ? "" : ", ") + std::string(name_of(set));

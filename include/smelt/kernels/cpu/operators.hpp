@@ -60,6 +60,7 @@
 #define SMELT_CHOOSES_SET 1  // at start-up
 #endif
 
+// NOLINTNEXTLINE(bugprone-macro-parentheses): the name of a file
 #define SMELT_REGION <smelt/kernels/cpu/ops/all.inl>
 #include <smelt/kernels/cpu/each_set.inl>
 #undef SMELT_REGION

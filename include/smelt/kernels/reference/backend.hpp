@@ -39,7 +39,7 @@ struct reference {
     weights_hold() = default;
     weights_hold(const weights_hold&) = delete;
     weights_hold& operator=(const weights_hold&) = delete;
-    ~weights_hold() {}
+    ~weights_hold() {}  // NOLINT(modernize-use-equals-default): an object that is only held counts as used
   };
   [[nodiscard]] weights_hold hold_weights() const { return {}; }
 

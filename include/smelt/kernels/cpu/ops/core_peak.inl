@@ -16,11 +16,11 @@ template <class Element>
   const auto start = std::chrono::steady_clock::now();
   for (int step = 0; step < steps; ++step) {
 #pragma GCC unroll 24
-    for (int i = 0; i < chains; ++i) {
+    for (floats& sum : sums) {
       if constexpr (std::is_same_v<Element, float>) {
-        sums[i] = detail::multiply_add<Element>(right, left, sums[i]);  // no product that is the same in every step
+        sum = detail::multiply_add<Element>(right, left, sum);  // no product that is the same in every step
       } else {
-        sums[i] = detail::multiply_add<Element>(sums[i], left, right);
+        sum = detail::multiply_add<Element>(sum, left, right);
       }
     }
   }

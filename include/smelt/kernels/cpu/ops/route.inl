@@ -44,12 +44,14 @@ void select_experts(std::int64_t experts, std::int64_t active, float* values, st
     for (std::int64_t e = lanes; e < experts; e += lanes) {
       for (std::int64_t t = 0; t < Tokens; ++t) {
         const floats value = load(values + t * stride + e);
+        // NOLINTNEXTLINE(misc-redundant-expression): only a NaN differs from itself
         const ints better = (value > best[t]) | (best[t] != best[t]);
         best[t] = better ? value : best[t];
         where[t] = better ? numbers + static_cast<float>(e) : where[t];
       }
     }
     for (std::int64_t t = 0; t < Tokens; ++t) {
+      // NOLINTNEXTLINE(misc-redundant-expression)
       const floats known = best[t] == best[t] ? best[t] : broadcast(-none);
       const float top = greatest_lane(known);
       const float first =

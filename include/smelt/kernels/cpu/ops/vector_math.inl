@@ -156,6 +156,7 @@ namespace detail {
   p = p * z - 0.49999988F;
   p = p * z + 1.0F;
   const floats n = __builtin_convertvector(exponent, floats);
+  // NOLINTNEXTLINE(misc-redundant-expression): a NaN stays one
   return p * z + n * 0.69314718F + (x - x);
 }
 
