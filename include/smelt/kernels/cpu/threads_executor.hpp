@@ -19,6 +19,7 @@
 #include <immintrin.h>
 #endif
 #if defined(__linux__)
+#include <pthread.h>
 #include <sched.h>
 #endif
 
@@ -76,26 +77,54 @@ class threads_executor {
     return static_cast<int>(std::thread::hardware_concurrency());
   }
 
-  /// Puts the calling thread on the core that comes `distance` after core `from` among those it may use, once: from
-  /// then on the system may move it. Left alone, some systems start a thread beside its parent and leave it there.
-  static void start_on(int from, int distance) noexcept {
+  /// Where threads may run. Left alone, some systems start or wake a thread beside the one that does it, and leave it
+  /// there: so a thread starts, and wakes, on a core of its own. While it works the system may move it.
+  class placement {
+   public:
+    /// From the cores that the calling thread may use.
+    placement() noexcept {
 #if defined(__linux__)
-    cpu_set_t all;
-    if (::sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < 2) return;
-    int core = from >= 0 && from < CPU_SETSIZE ? from : 0;
-    for (distance %= CPU_COUNT(&all); distance > 0;) {
-      core = (core + 1) % CPU_SETSIZE;
-      if (CPU_ISSET(core, &all)) --distance;
-    }
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(core, &one);
-    if (::sched_setaffinity(0, sizeof one, &one) == 0) ::sched_setaffinity(0, sizeof all, &all);
-#else
-    static_cast<void>(from);
-    static_cast<void>(distance);
+      if (::sched_getaffinity(0, sizeof all_, &all_) != 0) CPU_ZERO(&all_);
 #endif
-  }
+    }
+
+    [[nodiscard]] static int this_core() noexcept {
+#if defined(__linux__)
+      return ::sched_getcpu();
+#else
+      return 0;
+#endif
+    }
+
+    /// Holds a thread to the core that comes `distance` after core `from`.
+    void hold([[maybe_unused]] std::jthread::native_handle_type thread, [[maybe_unused]] int from,
+              [[maybe_unused]] int distance) const noexcept {
+#if defined(__linux__)
+      if (CPU_COUNT(&all_) < 2) return;
+      int core = from >= 0 && from < CPU_SETSIZE ? from : 0;
+      for (distance %= CPU_COUNT(&all_); distance > 0;) {
+        core = (core + 1) % CPU_SETSIZE;
+        if (CPU_ISSET(core, &all_)) --distance;
+      }
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(core, &one);
+      ::pthread_setaffinity_np(thread, sizeof one, &one);
+#endif
+    }
+
+    /// Lets the calling thread run anywhere; it stays where it is until the system moves it.
+    void release_this_thread() const noexcept {
+#if defined(__linux__)
+      if (CPU_COUNT(&all_) > 1) ::sched_setaffinity(0, sizeof all_, &all_);
+#endif
+    }
+
+   private:
+#if defined(__linux__)
+    cpu_set_t all_;
+#endif
+  };
 
   static void relax() noexcept {
 #if defined(__x86_64__)
@@ -105,19 +134,17 @@ class threads_executor {
 #endif
   }
 
-  /// Returns once `value` is not `old`: after a moment of watching, when there is a core for it, the thread sleeps.
+  /// Watches for a moment. Is `value` no longer `old`?
   template <class T>
-  static void wait_while(const std::atomic<T>& value, T old, bool watch) noexcept {
-    if (watch) {
-      const auto end = std::chrono::steady_clock::now() + patience;
-      do {
-        for (int i = 0; i < 16; ++i) {
-          if (value.load(std::memory_order_acquire) != old) return;
-          relax();
-        }
-      } while (std::chrono::steady_clock::now() < end);
-    }
-    value.wait(old, std::memory_order_acquire);
+  [[nodiscard]] static bool has_changed(const std::atomic<T>& value, T old) noexcept {
+    const auto end = std::chrono::steady_clock::now() + patience;
+    do {
+      for (int i = 0; i < 16; ++i) {
+        if (value.load(std::memory_order_acquire) != old) return true;
+        relax();
+      }
+    } while (std::chrono::steady_clock::now() < end);
+    return false;
   }
 
   /// The tasks that a thread begins with: [end - left, end), taken from the front by anybody.
@@ -140,19 +167,15 @@ class threads_executor {
     explicit pool(int threads)
         : count(threads),
           watch(threads <= usable_cores()),
-          shares(std::make_unique<share[]>(static_cast<std::size_t>(threads))) {
-#if defined(__linux__)
-      const int core = ::sched_getcpu();
-#else
-      const int core = 0;
-#endif
+          shares(std::make_unique<share[]>(static_cast<std::size_t>(threads))),
+          asleep(std::make_unique<std::atomic<bool>[]>(static_cast<std::size_t>(threads))) {
+      const int core = placement::this_core();
       workers.reserve(static_cast<std::size_t>(threads - 1));
       try {
-        for (int i = 1; i < threads; ++i)
-          workers.emplace_back([this, i, core](const std::stop_token& stop) {
-            start_on(core, i);
-            work(stop, i);
-          });
+        for (int i = 1; i < threads; ++i) {
+          workers.emplace_back([this, i](const std::stop_token& stop) { work(stop, i); });
+          if (watch) places.hold(workers.back().native_handle(), core, i);
+        }
       } catch (...) {
         release();
         throw;
@@ -179,12 +202,16 @@ class threads_executor {
         shares[i].end = n * (i + 1) / count;
         shares[i].left.store(shares[i].end - n * i / count, std::memory_order_release);
       }
+      for (int i = 1; watch && i < count; ++i) {
+        if (asleep[i].load(std::memory_order_relaxed))
+          places.hold(workers[static_cast<std::size_t>(i - 1)].native_handle(), placement::this_core(), i);
+      }
       generation.fetch_add(1, std::memory_order_release);
       generation.notify_all();
       take_tasks(0);
       for (std::int64_t done = finished.load(std::memory_order_acquire); done != n;
            done = finished.load(std::memory_order_acquire)) {
-        wait_while(finished, done, watch);
+        if (!watch || !has_changed(finished, done)) finished.wait(done, std::memory_order_acquire);
       }
       if (failure) std::rethrow_exception(failure);
     }
@@ -192,7 +219,12 @@ class threads_executor {
     void work(const std::stop_token& stop, int self) {
       // The first batch may have started before this thread did, so the count starts at the pool's own beginning.
       for (std::uint32_t seen = 0;;) {
-        wait_while(generation, seen, watch);
+        if (!watch || !has_changed(generation, seen)) {
+          asleep[self].store(true, std::memory_order_relaxed);
+          generation.wait(seen, std::memory_order_acquire);
+          asleep[self].store(false, std::memory_order_relaxed);
+          if (watch) places.release_this_thread();
+        }
         seen = generation.load(std::memory_order_acquire);  // before looking at what came with it
         if (stop.stop_requested()) return;
         take_tasks(self);
@@ -228,6 +260,8 @@ class threads_executor {
     void* body = nullptr;
     std::int64_t size = 0;
     const std::unique_ptr<share[]> shares;
+    const std::unique_ptr<std::atomic<bool>[]> asleep;
+    const placement places;
     alignas(64) std::atomic<std::int64_t> finished{0};
     alignas(64) std::atomic<std::uint32_t> generation{0};  // 32 bits are what the system can wait on
     std::vector<std::jthread> workers;                     // last: they use all of the above
