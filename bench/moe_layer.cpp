@@ -34,6 +34,9 @@ using backend = smelt::cpu<smelt::cpu_default_executor>;
 constexpr smelt::experts_shape shape{.experts = 32, .active = 8, .width = 256, .hidden = 128};
 constexpr smelt::router_shape router{.experts = shape.experts, .active = shape.active};
 
+/// Several runs: the first of a window finds the caches as another contender left them.
+constexpr double window_seconds = 0.05;
+
 /// A matrix with memory of its own.
 class matrix {
  public:
@@ -127,7 +130,7 @@ int run(const options& chosen) {
           {v.type + '.' + std::to_string(v.of->threads()) + "_T" + std::to_string(tokens), turn, turn, work->flops()});
     }
     const auto windows =
-        interleave(contenders, chosen.quick ? 2 : 25, chosen.quick ? 1e-4 : 5e-3, [&] { return one.core_peak(); });
+        interleave(contenders, chosen.quick ? 2 : 25, chosen.quick ? 1e-4 : window_seconds, [&] { return one.core_peak(); });
     for (std::size_t i = 0; i < variants.size(); ++i) {
       const int threads = variants[i].of->threads();
       const double share = of_peak(windows[i], threads);

@@ -169,11 +169,14 @@ void add_run_options(CLI::App& command, run_settings& s) {
           "--schedule", [&o](const std::string& name) { o.decay = schedule_of(name); },
           "cosine (default), wsd or constant")
       ->type_name("NAME");
+  add_real(command, "--decay", o.decay_share, "Share of the steps in which wsd decays (default: 0.2)");
+  add_real(command, "--final", o.final_share, "Share of the peak that a decay ends at (default: 0.1)");
   add_real(command, "--weight-decay", o.weight_decay, "Decoupled, on matrices (default: 0.1)");
   add_real(command, "--clip", o.clip, "Largest gradient norm; 0 is none (default: 1)");
   add_real(command, "--balance", o.balance, "Coefficient of the balance loss (default: 0.01)");
   add_real(command, "--z", o.z, "Coefficient of the z-loss (default: 0.001)");
-  for (const char* name : {"--learning-rate", "--warmup", "--schedule", "--weight-decay", "--clip", "--balance", "--z"})
+  for (const char* name : {"--learning-rate", "--warmup", "--schedule", "--decay", "--final", "--weight-decay", "--clip",
+                           "--balance", "--z"})
     command.get_option(name)->group(training);
   command.add_flag_callback(
              "--no-document-masks", [&o] { o.document_masks = false; }, "Let attention cross documents")

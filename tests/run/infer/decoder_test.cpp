@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "support/allocations.hpp"
+#include "../tools/smelt/allocations.hpp"
 #include "support/backends.hpp"
 #include "support/model_fixture.hpp"
 #include "support/small_specs.hpp"
@@ -257,9 +257,9 @@ TEST_CASE("decoding asks for no memory", "[infer]") {
   const weight_buffer<float> w = random_weights<float>(small_looped);
   cpu backend{threads_executor(2)};
   decoder found(dynamic_arch(small_looped), backend, w, 300);
-  const std::int64_t before = test::allocations();
+  const std::int64_t before = tool::allocations();
   for (const std::int32_t token : tokens) static_cast<void>(found.decode(token));
-  CHECK(test::allocations() - before == 0);
+  CHECK(tool::allocations() - before == 0);
 }
 
 TEST_CASE("decoding runs no op that only training needs", "[infer]") {

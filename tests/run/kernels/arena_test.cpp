@@ -1,5 +1,5 @@
 // Does scratch memory grow once and then stay?
-#include "support/allocations.hpp"
+#include "../tools/smelt/allocations.hpp"
 #include "support/backends.hpp"
 #include "support/op_table.hpp"
 
@@ -16,7 +16,7 @@ TEST_CASE("an arena keeps arrays apart while it grows, and stops growing", "[are
   smelt::cpu_ops::arena memory;
   for (int round = 0; round < 3; ++round) {
     memory.reset();
-    const std::int64_t before = smelt::test::allocations();
+    const std::int64_t before = smelt::tool::allocations();
     const std::span<float> a = memory.take<float>(10);
     const std::span<double> b = memory.take<double>(10'000);
     const std::span<float> c = memory.take<float>(50'000);
@@ -28,7 +28,7 @@ TEST_CASE("an arena keeps arrays apart while it grows, and stops growing", "[are
     CHECK(b[9'999] == 2.0);
     CHECK(reinterpret_cast<std::uintptr_t>(c.data()) % 64 == 0);
     CHECK(memory.take<float>(0).empty());
-    if (round == 2) CHECK(smelt::test::allocations() == before);
+    if (round == 2) CHECK(smelt::tool::allocations() == before);
   }
 }
 
@@ -42,9 +42,9 @@ TEST_CASE("arenas that tasks borrow become as large as the largest, whoever need
     });
   };
   borrow(1, 3 << 20);
-  const std::int64_t before = smelt::test::allocations();
+  const std::int64_t before = smelt::tool::allocations();
   for (int round = 0; round < 20; ++round) borrow(8, 3 << 20);
-  CHECK(smelt::test::allocations() == before);
+  CHECK(smelt::tool::allocations() == before);
 }
 
 TEST_CASE("after its first call an op allocates nothing", "[arena]") {
@@ -62,9 +62,9 @@ TEST_CASE("after its first call an op allocates nothing", "[arena]") {
     };
     run();
     run();  // the op's own memory grew by pieces and becomes one
-    const std::int64_t before = smelt::test::allocations();
+    const std::int64_t before = smelt::tool::allocations();
     for (int round = 0; round < 3; ++round) run();
-    const std::int64_t grown = smelt::test::allocations() - before;  // without those of the next line
+    const std::int64_t grown = smelt::tool::allocations() - before;  // without those of the next line
     INFO(c.op << " " << c.variant);
     CHECK(grown == 0);
   });

@@ -1,2 +1,2 @@
-// Counts every allocation of this program. Alone in its file.
-#include "support/count_allocations.hpp"
+// Counts every allocation of this program, as the smelt program does. Alone in its file.
+#include "../tools/smelt/allocations.cpp"

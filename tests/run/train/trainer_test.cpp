@@ -15,7 +15,7 @@
 #include <smelt/kernels/reference/backend.hpp>
 
 #include "catch.hpp"
-#include "support/allocations.hpp"
+#include "../tools/smelt/allocations.hpp"
 #include "support/small_specs.hpp"
 #include "support/synthetic_text.hpp"
 #include "support/temporary_folder.hpp"
@@ -153,10 +153,10 @@ TEST_CASE("after its first step a run asks the system for nothing", "[train]") {
       o.recompute = recompute;
       trainer<dynamic_arch, threaded> run(dynamic_arch(s), backend, data, o);
       static_cast<void>(run.advance());
-      const std::int64_t before = smelt::test::allocations();
+      const std::int64_t before = smelt::tool::allocations();
       const long faults = minor_faults();
       for (int step = 2; step <= 5; ++step) REQUIRE(run.advance().not_finite.empty());
-      CHECK(smelt::test::allocations() == before);
+      CHECK(smelt::tool::allocations() == before);
       CHECK(minor_faults() - faults < 4 * 100);
     }
   }

@@ -36,7 +36,8 @@ enum class weight_form : std::uint8_t { as_stored, transposed, stacked, stacked_
 class weight_panels {
  public:
   [[nodiscard]] weights_hold hold() {
-    if (holds_++ == 0) forget();
+    if (holds_ == 0) memory_.reset();
+    ++holds_;
     return weights_hold(*this);
   }
 
@@ -71,13 +72,8 @@ class weight_panels {
     const void* data;
   };
 
-  void forget() noexcept {
-    copies_.clear();
-    memory_.reset();
-  }
-
   void release() noexcept {
-    if (--holds_ == 0) forget();
+    if (--holds_ == 0) copies_.clear();
   }
 
   std::vector<copy> copies_;  // sorted by name; keeps its capacity

@@ -13,7 +13,11 @@
 #include <smelt/kernels/cpu/ops/attention_cached.inl>
 #include <smelt/kernels/cpu/ops/core_peak.inl>
 #include <smelt/kernels/cpu/ops/embed.inl>
+// Both passes of the experts pack the same weights, and gather and spread rows alike.
+#include <smelt/kernels/cpu/ops/experts_weights.inl>
+#include <smelt/kernels/cpu/ops/experts_rows.inl>
 #include <smelt/kernels/cpu/ops/experts.inl>
+#include <smelt/kernels/cpu/ops/experts_backward.inl>
 #include <smelt/kernels/cpu/ops/linear.inl>
 // The head packs its weights as a projection does.
 #include <smelt/kernels/cpu/ops/cross_entropy.inl>

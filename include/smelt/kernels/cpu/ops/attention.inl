@@ -57,7 +57,7 @@ void weigh(const query_panel& panel, const key_block& block, std::int64_t d, flo
   }
   const floats top[panel_vectors] = {greater(even[0], odd[0]), greater(even[1], odd[1])};
   if (block.first > panel.low) {
-    const floats factor[panel_vectors] = {power_of_two(state.top[0] - top[0]), power_of_two(state.top[1] - top[1])};
+    const floats factor[panel_vectors] = {exp2(state.top[0] - top[0]), exp2(state.top[1] - top[1])};
     for (std::int64_t v = 0; v < panel_vectors; ++v) state.sum[v] *= factor[v];
     for (std::int64_t k = 0; k < d; ++k) {
       for (std::int64_t v = 0; v < panel_vectors; ++v) {
@@ -70,8 +70,8 @@ void weigh(const query_panel& panel, const key_block& block, std::int64_t d, flo
   for (std::int64_t j = 0; j < block.count; j += step) {
     for (std::int64_t v = 0; v < panel_vectors; ++v) {
       const float* at = scores + j * panel_width + v * lanes;
-      const floats weight = power_of_two(load(at) - top[v]);
-      const floats next = step == 2 ? power_of_two(load(at + panel_width) - top[v]) : floats{};
+      const floats weight = exp2(load(at) - top[v]);
+      const floats next = step == 2 ? exp2(load(at + panel_width) - top[v]) : floats{};
       sum[v] += weight + next;
       put_words(weights, (j / step * panel_vectors + v) * lanes, make_words<Element>(weight, next));
     }
@@ -145,7 +145,7 @@ void attention(context& c, Shape shape, matrix_view<const float> q, matrix_view<
   reference_ops::detail::check_attention<float>("attention", s, q, k, v, first, length, out, lse);
   const std::int64_t d = s.head_dim;
   const detail::attention_tasks tasks(s, q.rows, length);
-  const float scale = detail::log2_e / std::sqrt(static_cast<float>(d));
+  const float scale = log2_e / std::sqrt(static_cast<float>(d));
   c.for_each(tasks.size(), [&](std::int64_t task) {
     const detail::kv_group g = tasks.group(task);
     const arena_loan memory = c.lend();

@@ -71,7 +71,7 @@ void pull(const query_panel& panel, const key_block& block, const floats (&log_s
         floats weight[panel_vectors];
         for (std::int64_t v = 0; v < panel_vectors; ++v) {
           const std::int64_t at = ((j + i) * panel_vectors + v) * lanes;
-          weight[v] = power_of_two(load(m.scores + at) - log_sum[v]);
+          weight[v] = exp2(load(m.scores + at) - log_sum[v]);
           dscore[i][v] = weight[v] * (load(m.dweights + at) - mean[v]);
           if constexpr (masked) {
             const ints seen = panel.sees(v, block.first + j + i);
@@ -155,7 +155,7 @@ void attention_backward(context& c, Shape shape, matrix_view<const float> q, mat
     std::fill(value_sums.begin(), value_sums.end(), 0.0F);
     for (std::int64_t number = tasks.part(task); number < g.panels(); number += tasks.parts) {
       const detail::query_panel panel(g, number, first);
-      detail::pack_queries(panel, q, d, scale * detail::log2_e, query_columns);
+      detail::pack_queries(panel, q, d, scale * log2_e, query_columns);
       detail::pack_queries(panel, dout, d, 1.0F, dout_columns);
       detail::pack_query_rows(panel, q, d, zeros.data(), query_rows);
       detail::pack_query_rows(panel, dout, d, zeros.data(), dout_rows);
@@ -165,7 +165,7 @@ void attention_backward(context& c, Shape shape, matrix_view<const float> q, mat
       for (std::int64_t i = 0; i < panel.count; ++i) {
         const std::int64_t at = panel.place(i, out.cols, d);
         means[i] = detail::mean_pull<Element>(dout.data + at, out.data + at, d);
-        log_sums[i] = lse[panel.token[i] * s.heads + panel.head[i]] * detail::log2_e;
+        log_sums[i] = lse[panel.token[i] * s.heads + panel.head[i]] * log2_e;
       }
       const floats mean[] = {load(means), load(means + lanes)};
       const floats log_sum[] = {load(log_sums), load(log_sums + lanes)};

@@ -57,7 +57,7 @@ inline void score_keys(const seen_keys& seen, const float* q, std::int64_t heads
 // Scores of one head, logarithms to the base 2, become weights; returns their sum.
 inline float weigh_keys(std::int64_t count, float* scores) noexcept {
   const floats top = broadcast(greatest(scores, count));
-  for_vectors(count, [&](auto get, auto put) { put(scores, power_of_two(get(scores) - top)); });
+  for_vectors(count, [&](auto get, auto put) { put(scores, exp2(get(scores) - top)); });
   return sum(scores, count);
 }
 
@@ -124,7 +124,7 @@ void attention_cached(context& c, Shape shape, matrix_view<const float> q, matri
   reference_ops::detail::check_attention_cached<float>(s, q, k, v, window, out);
   const std::int64_t d = s.head_dim;
   const std::int64_t heads = s.heads / s.kv_heads;
-  const float scale = detail::log2_e / std::sqrt(static_cast<float>(d));
+  const float scale = log2_e / std::sqrt(static_cast<float>(d));
   const auto first_key = [&](std::int64_t t) { return reference_ops::detail::first_cached(k.rows, q.rows, t, window); };
 
   if (2 * q.rows * heads <= panel_width) {

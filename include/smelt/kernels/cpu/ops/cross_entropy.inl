@@ -59,7 +59,7 @@ template <class Element>
 [[nodiscard]] inline float exponentiate(float* row, std::int64_t padded, float top) noexcept {
   floats sums = {};
   for (std::int64_t v = 0; v < padded; v += lanes) {
-    const floats e = exp2((load(row + v) - top) * log2_e);
+    const floats e = exp(load(row + v) - top);
     store(row + v, e);
     sums += e;
   }

@@ -403,36 +403,14 @@ template <int Rows, int Panels, int Vectors, class Product>
   }
 }
 
-// Rows [row, last), which are a multiple of `size`, in tiles of `size` <= Rows rows, and of Panels full panels.
-template <int Rows, int Panels, class Product>
-SMELT_ONCE void multiply_even_tiles(const Product& p, std::int64_t size, std::int64_t row, std::int64_t last,
-                                    std::int64_t word, std::int64_t col, std::int64_t cols) noexcept {
-  if (size == Rows) {
-    for (; row < last; row += Rows) multiply_tile<Rows, Panels, panel_vectors>(p, row, word, col, cols);
-  } else if constexpr (Rows > 1) {
-    multiply_even_tiles<Rows - 1, Panels>(p, size, row, last, word, col, cols);
-  }
-}
-
-// All rows, in tiles of as many rows as the next, or one less, and at most Rows: no tile is too small to keep the
-// multipliers busy.
-template <int Rows, int Panels, class Product>
-[[gnu::always_inline]] inline void multiply_evenly(const Product& p, std::int64_t rows, std::int64_t word,
-                                                   std::int64_t col, std::int64_t cols) noexcept {
-  const std::int64_t tiles = (rows + Rows - 1) / Rows;
-  const std::int64_t size = rows / tiles;
-  const std::int64_t larger = rows % tiles * (size + 1);  // rows in tiles of one more
-  if (larger > 0) multiply_even_tiles<Rows, Panels>(p, size + 1, 0, larger, word, col, cols);
-  multiply_even_tiles<Rows, Panels>(p, size, larger, rows, word, col, cols);
-}
-
-// Rows [row, rows) of what is left of a panel: full tiles, then ever smaller ones.
-template <int Rows, int Vectors, class Product>
-SMELT_ONCE void multiply_greedily(const Product& p, std::int64_t row, std::int64_t rows, std::int64_t word,
-                                  std::int64_t col, std::int64_t cols) noexcept {
-  for (; row + Rows <= rows; row += Rows) multiply_tile<Rows, 1, Vectors>(p, row, word, col, cols);
+// Rows [row, rows) of so many panels: full tiles of `Rows`, then of the greatest power of 2 below, down to a single row.
+template <int Rows, int Panels, int Vectors, class Product>
+SMELT_ONCE void multiply_rows(const Product& p, std::int64_t row, std::int64_t rows, std::int64_t word,
+                              std::int64_t col, std::int64_t cols) noexcept {
+  for (; row + Rows <= rows; row += Rows) multiply_tile<Rows, Panels, Vectors>(p, row, word, col, cols);
   if constexpr (Rows > 1) {
-    if (row < rows) multiply_greedily<(Rows > 8 ? 8 : Rows / 2), Vectors>(p, row, rows, word, col, cols);
+    constexpr int fewer = int{std::bit_floor(unsigned{Rows - 1})};
+    if (row < rows) multiply_rows<fewer, Panels, Vectors>(p, row, rows, word, col, cols);
   }
 }
 
@@ -460,17 +438,17 @@ SMELT_ONCE void multiply(Left left, Right right, std::int64_t rows, std::int64_t
   constexpr std::int64_t step = gemm_tile.panels * panel_width;
   std::int64_t first = 0;
   for (; first + step <= cols; first += step) {
-    detail::multiply_evenly<gemm_tile.rows, gemm_tile.panels>(p, rows, first_word(first, panel_width), first,
-                                                              panel_width);
+    detail::multiply_rows<gemm_tile.rows, gemm_tile.panels, panel_vectors>(p, 0, rows, first_word(first, panel_width),
+                                                                           first, panel_width);
   }
   for (; first < cols; first += panel_width) {
     const std::int64_t width = detail::width_of_panel(first, cols);
     const std::int64_t word = first_word(first, width);
     const std::int64_t count = (std::min)(width, cols - first);
     if (width == panel_width) {
-      detail::multiply_evenly<gemm_tile.panel_rows, 1>(p, rows, word, first, count);
+      detail::multiply_rows<gemm_tile.panel_rows, 1, panel_vectors>(p, 0, rows, word, first, count);
     } else if constexpr (product::is_packed) {
-      detail::multiply_greedily<8, 1>(p, 0, rows, word, first, count);
+      detail::multiply_rows<8, 1, 1>(p, 0, rows, word, first, count);
     }
   }
 }
