@@ -174,7 +174,7 @@ class decoder {
       layer_activations<scalar>& to = rest.layers[static_cast<std::size_t>(e.index)];
       backend_.attention_cached(shape<shapes::attention>(arch_), last(constant_view(from.query), going_on), rows.keys,
                                 rows.values, rows.window, to.attended.view());
-      backend_.add_linear(shape<shapes::output>(arch_), e.residual.template as<double>(),
+      backend_.add_linear(shape<shapes::output>(arch_), e.plan.residual.template as<double>(),
                           last(constant_view(from.input), going_on), to.attended.view(),
                           weights_(weight::output, e.layer), to.middle.view());
       feed_forward_block(

@@ -34,7 +34,7 @@ class kv_store {
     std::int64_t rows = 0;
     std::int64_t widest = 0;
     for (const executed_layer e : schedule(s)) {
-      const std::int64_t kept = kv_positions(capacity, e.length_divisor, window_of(s, e.layer));
+      const std::int64_t kept = kv_positions(capacity, e.plan.compression, window_of(s, e.layer));
       slots_.push_back({.first = rows, .rows = kept});
       rows += kept;
       if (kept < capacity) widest = (std::max)(widest, kept);

@@ -48,7 +48,7 @@ void attention_block(const A& arch, B& backend, const weight_buffer<typename B::
                           query_key_value<scalar>{a.query.view(), a.key.view(), a.value.view()});
   backend.attention(shape<shapes::attention>(arch), a.query.view(), a.key.view(), a.value.view(),
                     detail::visible(s, e, geometry), length, a.attended.view(), a.logsumexp);
-  backend.add_linear(shape<shapes::output>(arch), e.residual.as<double>(), a.input.view(), a.attended.view(),
+  backend.add_linear(shape<shapes::output>(arch), e.plan.residual.as<double>(), a.input.view(), a.attended.view(),
                      w(weight::output, e.layer), a.middle.view());
 }
 
@@ -64,7 +64,7 @@ void attention_block_backward(const A& arch, B& backend, const weight_buffer<typ
   const auto dquery = scratch.query.view();
   const auto dkey = scratch.key.view();
   const auto dvalue = scratch.value.view();
-  const double scale = e.residual.as<double>();
+  const double scale = e.plan.residual.as<double>();
   backend.linear_backward_weight(shape<shapes::output>(arch), scale, a.attended.view(), gradient,
                                  dw(weight::output, e.layer));
   backend.linear_backward_input(shape<shapes::output>(arch), scale, gradient, w(weight::output, e.layer),

@@ -26,7 +26,7 @@ void feed_forward_block(const A& arch, B& backend, const weight_buffer<typename 
   using scalar = typename B::scalar;
   const spec& s = spec_of(arch);
   const auto input = a.ffn_input.view();
-  const auto scale = e.residual.as<double>();
+  const auto scale = e.plan.residual.as<double>();
   const matrix_view<const scalar> ones = geometry.ones.view();
   backend.rms_norm(shape<shapes::norm>(arch), a.middle.view(), w.vector(weight::ffn_norm, e.layer), input, a.ffn_rms);
   if (!has_experts(s, e.layer)) {
@@ -71,7 +71,7 @@ void feed_forward_block_backward(const A& arch, B& backend, const weight_buffer<
   using scalar = typename B::scalar;
   const spec& s = spec_of(arch);
   const auto input = a.ffn_input.view();
-  const auto scale = e.residual.as<double>();
+  const auto scale = e.plan.residual.as<double>();
   const auto dinput = scratch.normed_gradient.view();
   const matrix_view<const scalar> ones = geometry.ones.view();
   // An expert that every token visits, with weight 1: its weight gradient is discarded.
