@@ -121,14 +121,19 @@ inline void check_groups(const char* op, const grouping_view<>& grouping) {
   check_ids(op, "grouping.row", grouping.row, 0, assignments);
 }
 
-/// Throws unless the rows are whole sequences of `length` and each first key lies in its query's sequence, at or
-/// before the query.
-inline void check_first(const char* op, std::span<const std::int32_t> first, std::int64_t rows, std::int64_t length) {
-  check_size(op, "first", first, rows);
+/// Throws invalid_argument unless the rows are whole sequences of `length`.
+inline void check_sequences(const char* op, std::int64_t rows, std::int64_t length) {
   if (length < 1 || rows % length != 0) [[unlikely]] {
     throw error(errc::invalid_argument, std::string(op) + ": length is " + std::to_string(length) +
                                             ", needs a positive divisor of the " + std::to_string(rows) + " rows");
   }
+}
+
+/// Throws unless the rows are whole sequences of `length` and each first key lies in its query's sequence, at or
+/// before the query.
+inline void check_first(const char* op, std::span<const std::int32_t> first, std::int64_t rows, std::int64_t length) {
+  check_size(op, "first", first, rows);
+  check_sequences(op, rows, length);
   for (std::int64_t t = 0; t < rows; ++t) {
     const std::int64_t start = t - t % length;
     if (first[t] < start || first[t] > t) [[unlikely]] {
@@ -136,6 +141,16 @@ inline void check_first(const char* op, std::span<const std::int32_t> first, std
                                               std::to_string(first[t]) + ", needs " + std::to_string(start) + " to " +
                                               std::to_string(t));
     }
+  }
+}
+
+/// The same where an empty `first` stands for sequences that are one document each.
+inline void check_optional_first(const char* op, std::span<const std::int32_t> first, std::int64_t rows,
+                                 std::int64_t length) {
+  if (first.empty()) {
+    check_sequences(op, rows, length);
+  } else {
+    check_first(op, first, rows, length);
   }
 }
 

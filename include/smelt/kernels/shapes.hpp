@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstdint>
 #include <smelt/spec/spec.hpp>
+#include <smelt/spec/visit.hpp>
 
 namespace smelt {
 
@@ -103,6 +104,22 @@ struct head_shape {
   int width = 0;
   int vocab = 0;
   friend constexpr bool operator==(const head_shape&, const head_shape&) = default;
+};
+
+/// How a compressed visit makes a latent of every `factor` tokens.
+struct pool_shape {
+  int width = 0;
+  int factor = 1;
+  encoder_kind encoder{};
+  friend constexpr bool operator==(const pool_shape&, const pool_shape&) = default;
+};
+
+/// How a compressed visit gives what it did to a latent to `factor` tokens.
+struct write_back_shape {
+  int width = 0;
+  int factor = 1;
+  writeback_kind writeback{writeback_kind::scaled};
+  friend constexpr bool operator==(const write_back_shape&, const write_back_shape&) = default;
 };
 
 }  // namespace smelt

@@ -16,6 +16,10 @@ inline constexpr std::int64_t update_elements = 16'384;
 /// Elements of one task of an op over rows (norms, routing, rotary): more arithmetic for each.
 inline constexpr std::int64_t row_elements = 16'384;
 
+/// Tasks that sum a gradient of weights over tokens each on its own, in an op over rows: few enough that their sums are
+/// small beside what is summed.
+inline constexpr std::int64_t most_sums = 32;
+
 /// Below this many rows packing a matrix costs more than multiplying by it. 8 rows of 512 -> 512: 65 us unpacked
 /// against 93 us packed; 12 rows: 99 against 95 us; 128 -> 128 turns at the same number.
 inline constexpr std::int64_t few_rows = 12;
