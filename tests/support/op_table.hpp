@@ -530,6 +530,152 @@ struct cross_entropy_with_gradient_case : op_base {
   }
 };
 
+/// First rows that tokens see: `documents` ends one with a chance of one in three, so that some end inside of chunks;
+/// nothing otherwise.
+[[nodiscard]] inline std::vector<std::int32_t> first_rows(std::int64_t sequences, std::int64_t length, bool documents) {
+  std::vector<std::int32_t> first;
+  const random_stream random(7, 4);
+  for (std::int64_t row = 0; documents && row < sequences * length; ++row) {
+    const bool begins = row % length == 0 || random.below(3, static_cast<std::uint64_t>(row)) == 0;
+    first.push_back(begins ? static_cast<std::int32_t>(row) : first.back());
+  }
+  return first;
+}
+
+struct pool_case : op_base {
+  pool_shape shape;
+  std::int64_t length;
+  std::vector<std::int32_t> first;
+
+  pool_case(std::int64_t sequences, std::int64_t length_, int width, int factor, encoder_kind encoder,
+            bool documents = false)
+      : shape{.width = width, .factor = factor, .encoder = encoder},
+        length(length_),
+        first(first_rows(sequences, length, documents)) {
+    const bool conv = encoder == encoder_kind::conv;
+    const bool softmax = encoder == encoder_kind::softmax;
+    op = "pool";
+    variant = std::to_string(sequences) + label("x", length) + label("_H", width) + label("_c", factor) +
+              (conv      ? "_conv"
+               : softmax ? "_softmax"
+                         : "_mean") +
+              (documents ? "_documents" : "");
+    const std::int64_t weights = conv ? std::int64_t{factor} * width : softmax ? width : 0;
+    inputs = {{"x", normal(sequences * length * width, 1), gradient::adds},
+              {"w", normal(weights, 2, 1 / std::sqrt(double(width))), gradient::adds}};
+    outputs = {{"z", sequences * (length / factor) * width}};
+  }
+
+  template <class B, class S = typename B::scalar>
+  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
+    b.pool(shape, as_matrix(in[0], shape.width), as_matrix(in[1], shape.width), first, length,
+           as_matrix(out[0], shape.width));
+  }
+  template <class B, class S = typename B::scalar>
+  void backward(B& b, arrays<S>& in, arrays<S>&, arrays<S>& dout, arrays<S>& din) const {
+    b.pool_backward(shape, as_matrix(in[0], shape.width), as_matrix(in[1], shape.width), first, length,
+                    as_matrix(dout[0], shape.width), as_matrix(din[0], shape.width), as_matrix(din[1], shape.width));
+  }
+};
+
+/// What write_back is given, whole sequences or what goes on with them.
+struct write_back_base : op_base {
+  write_back_shape shape;
+  std::int64_t length;
+  std::int64_t begin;
+  std::vector<std::int32_t> first;
+  bool in_place;
+
+  write_back_base(std::int64_t sequences, std::int64_t begin_, std::int64_t length_, const write_back_shape& shape_,
+                  bool documents, bool in_place_)
+      : shape(shape_),
+        length(length_),
+        begin(begin_),
+        first(first_rows(sequences, length, documents)),
+        in_place(in_place_) {
+    static constexpr const char* kinds[] = {"_direct", "_scaled", "_scalar", "_normalised"};
+    const std::int64_t width = shape.width;
+    op = "write_back";
+    variant = std::to_string(sequences) + label("x", length) + label("_H", width) + label("_c", shape.factor) +
+              kinds[static_cast<int>(shape.writeback)] + (begin > 0 ? label("_from", begin) : "") +
+              (documents ? "_documents" : "") + (in_place ? "_in_place" : "");
+    const std::int64_t weights = shape.writeback == writeback_kind::direct   ? 0
+                                 : shape.writeback == writeback_kind::scalar ? shape.factor
+                                                                             : shape.factor * width;
+    inputs = {{"h", normal(sequences * length * width, 1), gradient::none},
+              {"d", normal(sequences * ((begin + length) / shape.factor) * width, 2)},
+              {"w", normal(weights, 3), gradient::adds}};
+    outputs = {{"out", sequences * length * width}};
+  }
+
+  // Of the weights or of their gradient.
+  template <class S>
+  [[nodiscard]] matrix_view<S> weights(std::vector<S>& w) const {
+    return as_matrix(w, shape.writeback == writeback_kind::scalar ? shape.factor : shape.width);
+  }
+  template <class B, class S = typename B::scalar>
+  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
+    if (in_place) out[0] = in[0];
+    b.write_back(shape, as_matrix(in_place ? out[0] : in[0], shape.width), as_matrix(in[1], shape.width),
+                 weights(in[2]), first, begin, length, as_matrix(out[0], shape.width));
+  }
+};
+
+struct write_back_case : write_back_base {
+  write_back_case(std::int64_t sequences, std::int64_t length_, int width, int factor, writeback_kind kind,
+                  bool documents = false, bool in_place_ = false)
+      : write_back_base(sequences, 0, length_, {.width = width, .factor = factor, .writeback = kind}, documents,
+                        in_place_) {}
+
+  template <class B, class S = typename B::scalar>
+  void backward(B& b, arrays<S>& in, arrays<S>&, arrays<S>& dout, arrays<S>& din) const {
+    b.write_back_backward(shape, as_matrix(in[1], shape.width), weights(in[2]), first, length,
+                          as_matrix(dout[0], shape.width), as_matrix(din[1], shape.width), weights(din[2]));
+  }
+};
+
+/// Rows that go on with sequences, which decoding does and training does not.
+struct write_back_from_case : write_back_base {
+  write_back_from_case(std::int64_t sequences, std::int64_t begin_, std::int64_t length_, int width, int factor,
+                       writeback_kind kind)
+      : write_back_base(sequences, begin_, length_, {.width = width, .factor = factor, .writeback = kind}, false,
+                        false) {}
+};
+
+/// a - b in an array of its own or in one of the two.
+struct difference_case : op_base {
+  std::int64_t width;
+  int target;  // 0: its own, 1: a, 2: b
+
+  difference_case(std::int64_t rows, std::int64_t width_, int target_ = 0) : width(width_), target(target_) {
+    op = "difference";
+    variant = label("T", rows) + label("_H", width) + (target == 0 ? "" : target == 1 ? "_in_a" : "_in_b");
+    inputs = {{"a", normal(rows * width, 1), gradient::none}, {"b", normal(rows * width, 2), gradient::none}};
+    outputs = {{"out", rows * width, false}};
+  }
+
+  template <class B, class S = typename B::scalar>
+  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
+    if (target > 0) out[0] = in[static_cast<std::size_t>(target) - 1];
+    b.difference(as_matrix(target == 1 ? out[0] : in[0], width), as_matrix(target == 2 ? out[0] : in[1], width),
+                 as_matrix(out[0], width));
+  }
+};
+
+struct dot_case : op_base {
+  explicit dot_case(std::int64_t size) {
+    op = "dot";
+    variant = label("n", size);
+    inputs = {{"a", normal(size, 1), gradient::none}, {"b", normal(size, 2), gradient::none}};
+    outputs = {{"sum", 1, false}};
+  }
+
+  template <class B, class S = typename B::scalar>
+  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
+    out[0][0] = static_cast<S>(b.dot(in[0], in[1]));
+  }
+};
+
 struct norm_case : op_base {
   explicit norm_case(std::int64_t size) {
     op = "norm";
@@ -674,6 +820,37 @@ void for_each_case(F&& f) {
   f(cross_entropy_with_gradient_case(130, 100, 1100, 3, true));
   f(cross_entropy_with_gradient_case(251, 4, 18'000));
 
+  // Chunks with nothing behind them and with a rest, sequences without a whole chunk, one task and several.
+  constexpr encoder_kind encoders[] = {encoder_kind::mean, encoder_kind::conv, encoder_kind::softmax};
+  constexpr writeback_kind writebacks[] = {writeback_kind::direct, writeback_kind::scaled, writeback_kind::scalar,
+                                           writeback_kind::normalised};
+  for (const int factor : {1, 2, 3, 4}) {
+    for (const encoder_kind encoder : encoders) {
+      for (const int length : {1, 3, 8}) f(pool_case(2, length, 5, factor, encoder));
+      f(pool_case(3, 9, 17, factor, encoder, true));
+      f(pool_case(2, 30 + factor % 4, 33, factor, encoder, true));
+      f(pool_case(1, 62 + factor % 4, 100, factor, encoder));
+    }
+    for (const writeback_kind kind : writebacks) {
+      for (const int length : {1, 3, 8}) f(write_back_case(2, length, 5, factor, kind, false, length == 3));
+      f(write_back_case(3, 9, 17, factor, kind, true));
+      f(write_back_case(2, 30 + factor % 4, 33, factor, kind, true, true));
+      f(write_back_case(1, 62 + factor % 4, 100, factor, kind));
+      f(write_back_from_case(1, 7, 1, 24, factor, kind));
+      f(write_back_from_case(3, 2, 5, 33, factor, kind));
+    }
+  }
+  for (const encoder_kind encoder : encoders) f(pool_case(3, 200, 120, 7, encoder, true));
+  for (const writeback_kind kind : writebacks) f(write_back_case(3, 200, 120, 7, kind, true));
+
+  f(difference_case(1, 1));
+  f(difference_case(37, 25, 1));
+  f(difference_case(700, 129, 2));
+
+  f(dot_case(1));
+  f(dot_case(1003));
+  f(dot_case(140'000));
+
   f(norm_case(1));
   f(norm_case(1003));
   f(norm_case(140'000));
@@ -716,6 +893,12 @@ void for_each_bench_case(F&& f) {
   f(cross_entropy_with_gradient_case(4096, 128, 257));
   f(cross_entropy_with_gradient_case(4096, 512, 257));
   f(cross_entropy_with_gradient_case(4096, 256, 4096));
+  for (const encoder_kind encoder : {encoder_kind::mean, encoder_kind::conv, encoder_kind::softmax})
+    f(pool_case(16, 256, 256, 2, encoder));
+  for (const writeback_kind kind : {writeback_kind::direct, writeback_kind::scaled, writeback_kind::normalised})
+    f(write_back_case(16, 256, 256, 2, kind));
+  f(difference_case(2048, 256));
+  f(dot_case(4'000'000));
   f(norm_case(4'000'000));
   f(adamw_case(4'000'000, {.learning_rate = 3e-4, .weight_decay = 0.01, .step = 1000}));
 }
