@@ -1,6 +1,8 @@
 // How is one visit of the looped span run, and which visits does a loop make?
 #pragma once
 
+#include <cstdint>
+
 namespace smelt {
 
 /// A residual coefficient as an exact ratio: x <- x + (num / den) * sublayer(x).
@@ -16,6 +18,16 @@ struct ratio {
 
   friend constexpr bool operator==(const ratio&, const ratio&) = default;
 };
+
+/// Whether a share is all of it.
+[[nodiscard]] constexpr bool is_whole(const ratio& share) noexcept {
+  return share.num == share.den;
+}
+
+/// `share` of `size`, which the rules of the spec keep a whole number. Precondition: share.den != 0.
+[[nodiscard]] constexpr int part_of(int size, const ratio& share) noexcept {
+  return static_cast<int>(std::int64_t{size} * share.num / share.den);
+}
 
 /// How a compressed visit makes one latent of the tokens of a chunk (LatentLoop section 3).
 enum class encoder_kind : int {
@@ -54,6 +66,11 @@ struct visit_plan {
 
   friend constexpr bool operator==(const visit_plan&, const visit_plan&) = default;
 };
+
+/// Whether the span runs on the residual stream itself: at full resolution and on all of its channels.
+[[nodiscard]] constexpr bool is_plain(const visit_plan& plan) noexcept {
+  return plan.compression == 1 && is_whole(plan.stream);
+}
 
 /// The most visits a loop may make.
 inline constexpr int max_visits = 16;
@@ -155,7 +172,9 @@ struct visit_list {
 
 /// Whether every visit follows the same plan.
 [[nodiscard]] constexpr bool is_uniform(const visit_list& list) noexcept {
-  return list.runs() <= 1;
+  for (int i = 1; i < list.runs(); ++i)
+    if (!(visit_list::plan_of(list, i) == list.v0)) return false;
+  return true;
 }
 
 /// The largest compression factor of a visit; 1 when there is none.

@@ -87,7 +87,7 @@ static_assert(paper_flops(published::smelt_600m_baseline::value) == formula(publ
 
 // Half the resolution in the first visit: half of its projections, a quarter of its scores.
 constexpr spec base = published::smelt_200m::value;
-constexpr spec latent = changed(base, [](spec& s) { s.loop.visits.v0.compression = 2; });
+constexpr spec latent = changed(base, [](spec& s) { s.loop.visits = s.loop.visits.with(0, {.compression = 2}); });
 constexpr flop_count full_paper = flops(base, conventions::paper);
 constexpr flop_count latent_paper = flops(latent, conventions::paper);
 static_assert(full_paper.experts / 18 * 15 == latent_paper.experts);

@@ -118,9 +118,10 @@ static_assert(2 * unrolled_parameters(smelt_row, 2) == 3 * smelt_row.matrices_ac
 static_assert(parameters(published::smelt_200m_baseline::value).matrices_loop == 0);
 
 // Attention of a visit's own stores span x attention more; when every visit has its own, nobody keeps a shared one.
-constexpr spec untied_visit =
-    changed(published::smelt_200m::value, [](spec& s) { s.loop.visits.v1.own_attention = true; });
-constexpr spec untied_visits = changed(untied_visit, [](spec& s) { s.loop.visits.v0.own_attention = true; });
+constexpr spec untied_visit = changed(published::smelt_200m::value,
+                                      [](spec& s) { s.loop.visits = s.loop.visits.with(1, {.own_attention = true}); });
+constexpr spec untied_visits =
+    changed(untied_visit, [](spec& s) { s.loop.visits = s.loop.visits.with(0, {.own_attention = true}); });
 static_assert(parameters(untied_visit).own_attention == 6 * parameters_of_layer(untied_visit).attention_matrices);
 static_assert(parameters(untied_visit).matrices - smelt_row.matrices == parameters(untied_visit).own_attention);
 static_assert(parameters(untied_visits).total == parameters(untied_visit).total);
