@@ -3,6 +3,7 @@
 
 #include <smelt/spec/spec.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace smelt_test {
@@ -128,6 +129,13 @@ inline std::vector<named_spec> visit_variants() {
                                 .then({.residual = {1, 2}}, 2)
                                 .then({.compression = 3, .encoder = encoder_kind::softmax, .active = 3}));
   add("sixteen visits", visits(16));
+  return all;
+}
+
+/// Every architecture above.
+inline std::vector<named_spec> all_variants() {
+  std::vector<named_spec> all = executable_variants();
+  for (named_spec& one : visit_variants()) all.push_back(std::move(one));
   return all;
 }
 

@@ -107,7 +107,7 @@ void check_against(const rows_of_logits& expected, decoder<dynamic_arch, B>& fou
 
 TEST_CASE("tokens one by one, and prompts of every length, give the logits of the forward pass", "[infer]") {
   oracle backend;
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
     const weight_buffer<double> w = random_weights<double>(s);
     const std::vector<std::int32_t> tokens = random_tokens(s, 12);
@@ -123,7 +123,7 @@ TEST_CASE("the CPU backend decodes what the reference computes, with every instr
   for (const test::cpu_variant& variant : test::usable_variants()) {
     if (variant.compute != compute_type::fp32) continue;
     cpu backend(threads_executor(2), variant.compute, variant.set);
-    for (const auto& [name, s] : smelt_test::executable_variants()) {
+    for (const auto& [name, s] : smelt_test::all_variants()) {
       INFO(variant.name() << ", " << name);
       const std::vector<std::int32_t> tokens = random_tokens(s, 12);
       const rows_of_logits expected = logits_of_forward(s, exact, random_weights<double>(s), tokens);
@@ -239,7 +239,7 @@ TEST_CASE("a sequence that begins anew finds nothing of the one before", "[infer
 
 TEST_CASE("keys and values take the bytes that the budget counts", "[infer][budget]") {
   oracle backend;
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     const weight_buffer<double> w(s);
     for (const std::int64_t capacity : {1, 2, 3, 9, 16}) {
       INFO(name << ", capacity " << capacity);

@@ -30,7 +30,7 @@ double total_loss(language_model<dynamic_arch, oracle>& model, const weight_buff
 
 TEST_CASE("the model computes what the formulas say, token by token", "[model]") {
   oracle backend;
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
     const owned_batch batch(s.vocab, 2, 9);
     const weight_buffer<double> w = random_weights<double>(s);
@@ -71,7 +71,7 @@ TEST_CASE("the model computes what the formulas say, token by token", "[model]")
 
 TEST_CASE("whole-model gradients agree with central differences in float64", "[model]") {
   oracle backend;
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
     const owned_batch batch(s.vocab, 2, 9);
     language_model<dynamic_arch, oracle> model(dynamic_arch(s), backend, 2, 9);
@@ -103,7 +103,7 @@ TEST_CASE("whole-model gradients agree with central differences in float64", "[m
 
 TEST_CASE("both passes at once are the forward pass and the backward pass", "[model]") {
   oracle backend;
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
     const weight_buffer<double> w = random_weights<double>(s);
     language_model<dynamic_arch, oracle> model(dynamic_arch(s), backend, 2, 9);
@@ -131,7 +131,7 @@ TEST_CASE("both passes at once are the forward pass and the backward pass", "[mo
 
 TEST_CASE("a model that computes layers again has the same gradients, to the bit, in less memory", "[model]") {
   oracle backend;
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
     const weight_buffer<double> w = random_weights<double>(s);
     const owned_batch batch(s.vocab, 2, 9);
@@ -159,7 +159,7 @@ TEST_CASE("a model that computes layers again has the same gradients, to the bit
 
 TEST_CASE("a model for evaluation alone has the losses of any other, and no backward pass", "[model]") {
   oracle backend;
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
     const weight_buffer<double> w = random_weights<double>(s);
     const owned_batch batch(s.vocab, 2, 9);
@@ -217,7 +217,7 @@ TEST_CASE("a looped model equals the unrolled one with copied weights", "[model]
 
 TEST_CASE("a change behind a token leaves what came before bitwise as it was", "[model]") {
   oracle backend;
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
     const weight_buffer<double> w = random_weights<double>(s);
     language_model<dynamic_arch, oracle> model(dynamic_arch(s), backend, 1, 16);

@@ -49,7 +49,7 @@ TEST_CASE("gradients neither move the balancing bias nor are measured there", "[
 
 TEST_CASE("the norm is of every weight, on both sides of each balancing bias", "[train]") {
   reference<float> backend;
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
     weight_buffer<float> g = smelt_test::random_weights<float>(s);
     double squares = 0;
@@ -65,7 +65,7 @@ TEST_CASE("the norm is of every weight, on both sides of each balancing bias", "
 }
 
 TEST_CASE("an update moves every weight by its own decay, in few ranges", "[train]") {
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
     const weight_layout layout(s);
     const std::vector<parameter_range> ranges = moved_ranges(layout);
