@@ -17,20 +17,6 @@ struct named_tensor {
   std::int64_t size = 0;            ///< elements
 };
 
-namespace detail {
-
-/// Of the attention that a visit has of its own in a layer of the span.
-[[nodiscard]] inline std::string own_attention_prefix(const spec& s, int layer) {
-  const loop_span span = span_of(s);
-  const int copy = (layer - s.layers) / span.count;
-  int visit = 0;
-  while (attention_copy_of(s.loop.visits, visit) != copy) ++visit;
-  return "model.visits." + std::to_string(visit) + ".layers." +
-         std::to_string(span.first + (layer - s.layers) % span.count) + ".";
-}
-
-}  // namespace detail
-
 /// The tensors of `layout` in buffer order, named as OLMoE and Qwen2-MoE name theirs
 /// (model.layers.0.mlp.experts.3.up_proj.weight); the balancing bias as DeepSeek-V3 does. What a visit has of its own
 /// stands under its number: model.visits.0.writeback.weight, model.visits.0.layers.2.self_attn.q_proj.weight.
@@ -43,7 +29,10 @@ namespace detail {
   layout.for_each([&](weight w, int layer, const weight_place& p) {
     std::string prefix = "model.layers." + std::to_string(layer) + ".";
     if (is_of_visit(w)) prefix = "model.visits." + std::to_string(layer) + ".";
-    if (layer >= s.layers) prefix = detail::own_attention_prefix(s, layer);
+    if (!is_of_visit(w) && layer >= s.layers) {
+      const own_attention at = own_attention_at(s, layer);
+      prefix = "model.visits." + std::to_string(at.visit) + ".layers." + std::to_string(at.layer) + ".";
+    }
     const auto add_experts = [&](const char* projection) {
       const std::int64_t rows = p.rows / s.experts.stored;
       for (int e = 0; e < s.experts.stored; ++e) {

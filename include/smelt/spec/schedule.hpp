@@ -59,6 +59,21 @@ struct executed_layer {
   return own == s.loop.visits.count && own > 0 ? own - 1 : own;
 }
 
+/// A layer that has nothing but the attention that a visit has of its own: that of physical layer `layer`.
+struct own_attention {
+  int visit = 0;
+  int layer = 0;
+  friend constexpr bool operator==(const own_attention&, const own_attention&) = default;
+};
+
+/// Which attention of its own layer `number` of the weights is. Precondition: it lies behind the physical layers.
+[[nodiscard]] constexpr own_attention own_attention_at(const spec& s, int number) noexcept {
+  const loop_span span = span_of(s);
+  own_attention at{.layer = span.first + (number - s.layers) % span.count};
+  while (attention_copy_of(s.loop.visits, at.visit) != (number - s.layers) / span.count) ++at.visit;
+  return at;
+}
+
 /// Whether a visit by `plan` runs on a part of the residual stream.
 [[nodiscard]] constexpr bool is_narrow(const visit_plan& plan) noexcept {
   return plan.stream.num != plan.stream.den;

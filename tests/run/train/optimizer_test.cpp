@@ -18,14 +18,14 @@ TEST_CASE("the norm of all gradients does not overflow and names what is not fin
   reference<float> backend;
   const spec s = smelt_test::tiny;
   weight_buffer<float> g(s);
-  CHECK(norm_of(backend, g).norm == 0);
+  CHECK(norm_of(backend, s, g).norm == 0);
   for (std::size_t i = 0; i < 50; ++i) {
     g(weight::embedding).data[i] = 1e20F;
     g(weight::output, 1).data[i % 50] = 1e20F;
   }
-  CHECK(norm_of(backend, g).norm == Approx(1e21).epsilon(1e-6));
+  CHECK(norm_of(backend, s, g).norm == Approx(1e21).epsilon(1e-6));
   g(weight::expert_down, 1).data[3] = std::numeric_limits<float>::infinity();
-  CHECK(norm_of(backend, g).not_finite == "layer 1 expert_down");
+  CHECK(norm_of(backend, s, g).not_finite == "layer 1 expert_down");
 }
 
 TEST_CASE("gradients neither move the balancing bias nor are measured there", "[train]") {
@@ -35,7 +35,7 @@ TEST_CASE("gradients neither move the balancing bias nor are measured there", "[
   weight_buffer<float> g(s);
   g.vector(weight::balance_bias, 1)[2] = std::numeric_limits<float>::quiet_NaN();
   g.vector(weight::router, 1)[0] = 3;
-  CHECK(norm_of(backend, g).norm == 3);
+  CHECK(norm_of(backend, s, g).norm == 3);
   weight_buffer<float> w = smelt_test::random_weights<float>(s);
   const weight_buffer<float> before = smelt_test::random_weights<float>(s);
   optimizer<float> adamw(s);
@@ -60,7 +60,7 @@ TEST_CASE("the norm is of every weight, on both sides of each balancing bias", "
         squares += x * x;
       }
     });
-    CHECK(norm_of(backend, g).norm == Approx(std::sqrt(squares)).epsilon(1e-6));
+    CHECK(norm_of(backend, s, g).norm == Approx(std::sqrt(squares)).epsilon(1e-6));
   }
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("an update moves every weight by its own decay, in few ranges", "[trai
       std::fill_n(found.begin() + r.first, r.size, r.decayed ? 1 : 0);
     }
     layout.for_each([&](weight w, int layer, const weight_place& p) {
-      INFO(describe(w, layer));
+      INFO(describe(s, w, layer));
       const int expected = w == weight::balance_bias ? -1 : is_decayed(w) ? 1 : 0;
       CHECK(std::all_of(found.begin() + p.offset, found.begin() + p.offset + p.size(),
                         [&](int f) { return f == expected; }));
@@ -91,26 +91,26 @@ TEST_CASE("an update moves every weight by its own decay, in few ranges", "[trai
 }
 
 TEST_CASE("every weight is described by its own name", "[train]") {
-  CHECK(describe(weight::embedding, -1) == "embedding");
-  CHECK(describe(weight::attention_norm, 0) == "layer 0 attention_norm");
-  CHECK(describe(weight::query, 1) == "layer 1 query");
-  CHECK(describe(weight::key, 0) == "layer 0 key");
-  CHECK(describe(weight::value, 0) == "layer 0 value");
-  CHECK(describe(weight::query_norm, 0) == "layer 0 query_norm");
-  CHECK(describe(weight::key_norm, 0) == "layer 0 key_norm");
-  CHECK(describe(weight::output, 0) == "layer 0 output");
-  CHECK(describe(weight::ffn_norm, 0) == "layer 0 ffn_norm");
-  CHECK(describe(weight::router, 0) == "layer 0 router");
-  CHECK(describe(weight::balance_bias, 0) == "layer 0 balance_bias");
-  CHECK(describe(weight::expert_gate, 0) == "layer 0 expert_gate");
-  CHECK(describe(weight::expert_up, 0) == "layer 0 expert_up");
-  CHECK(describe(weight::expert_down, 0) == "layer 0 expert_down");
-  CHECK(describe(weight::shared_gate, 0) == "layer 0 shared_gate");
-  CHECK(describe(weight::shared_up, 0) == "layer 0 shared_up");
-  CHECK(describe(weight::shared_down, 0) == "layer 0 shared_down");
-  CHECK(describe(weight::dense_gate, 0) == "layer 0 dense_gate");
-  CHECK(describe(weight::dense_up, 0) == "layer 0 dense_up");
-  CHECK(describe(weight::dense_down, 0) == "layer 0 dense_down");
-  CHECK(describe(weight::final_norm, -1) == "final_norm");
-  CHECK(describe(weight::head, -1) == "head");
+  CHECK(describe(s, weight::embedding, -1) == "embedding");
+  CHECK(describe(s, weight::attention_norm, 0) == "layer 0 attention_norm");
+  CHECK(describe(s, weight::query, 1) == "layer 1 query");
+  CHECK(describe(s, weight::key, 0) == "layer 0 key");
+  CHECK(describe(s, weight::value, 0) == "layer 0 value");
+  CHECK(describe(s, weight::query_norm, 0) == "layer 0 query_norm");
+  CHECK(describe(s, weight::key_norm, 0) == "layer 0 key_norm");
+  CHECK(describe(s, weight::output, 0) == "layer 0 output");
+  CHECK(describe(s, weight::ffn_norm, 0) == "layer 0 ffn_norm");
+  CHECK(describe(s, weight::router, 0) == "layer 0 router");
+  CHECK(describe(s, weight::balance_bias, 0) == "layer 0 balance_bias");
+  CHECK(describe(s, weight::expert_gate, 0) == "layer 0 expert_gate");
+  CHECK(describe(s, weight::expert_up, 0) == "layer 0 expert_up");
+  CHECK(describe(s, weight::expert_down, 0) == "layer 0 expert_down");
+  CHECK(describe(s, weight::shared_gate, 0) == "layer 0 shared_gate");
+  CHECK(describe(s, weight::shared_up, 0) == "layer 0 shared_up");
+  CHECK(describe(s, weight::shared_down, 0) == "layer 0 shared_down");
+  CHECK(describe(s, weight::dense_gate, 0) == "layer 0 dense_gate");
+  CHECK(describe(s, weight::dense_up, 0) == "layer 0 dense_up");
+  CHECK(describe(s, weight::dense_down, 0) == "layer 0 dense_down");
+  CHECK(describe(s, weight::final_norm, -1) == "final_norm");
+  CHECK(describe(s, weight::head, -1) == "head");
 }
