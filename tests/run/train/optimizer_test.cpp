@@ -91,6 +91,9 @@ TEST_CASE("an update moves every weight by its own decay, in few ranges", "[trai
 }
 
 TEST_CASE("every weight is described by its own name", "[train]") {
+  spec s = smelt_test::tiny;
+  s.layers = 4;
+  s.loop = {.count = 2, .visits = visit_list{}.then({}).then({.own_attention = true}, 2)};
   CHECK(describe(s, weight::embedding, -1) == "embedding");
   CHECK(describe(s, weight::attention_norm, 0) == "layer 0 attention_norm");
   CHECK(describe(s, weight::query, 1) == "layer 1 query");
@@ -113,4 +116,9 @@ TEST_CASE("every weight is described by its own name", "[train]") {
   CHECK(describe(s, weight::dense_down, 0) == "layer 0 dense_down");
   CHECK(describe(s, weight::final_norm, -1) == "final_norm");
   CHECK(describe(s, weight::head, -1) == "head");
+  CHECK(describe(s, weight::coefficient, 1) == "visit 1 coefficient");
+  CHECK(describe(s, weight::writeback, 0) == "visit 0 writeback");
+  CHECK(describe(s, weight::stream_up, 2) == "visit 2 stream_up");
+  CHECK(describe(s, weight::query, 5) == "visit 1 layer 2 query");
+  CHECK(describe(s, weight::output, 6) == "visit 2 layer 1 output");
 }
