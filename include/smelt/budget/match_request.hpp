@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <smelt/budget/affine.hpp>
 #include <smelt/budget/compare.hpp>
 #include <smelt/budget/conventions.hpp>
 #include <smelt/budget/tolerance.hpp>
@@ -62,10 +63,10 @@ enum class match_outcome : int {
   kv_cache_unmet,      ///< no candidate meets the KV cache
   not_together,        ///< each budget can be met, not all with the same sizes
   base_invalid,        ///< the base breaks a rule of the spec
-  loop_invalid,        ///< the base with the loop breaks a rule of the spec
+  loop_invalid,        ///< the base with the loop breaks a rule of the spec, such as a share of its own width
   options_invalid,     ///< a negative tolerance, multiple or limit, or bytes below 1
   convention_invalid,  ///< the FLOPs convention does not cover the base, or the base with the loop
-  too_large,           ///< the base or its loop has FLOPs that 64 bits do not hold, or 2^56 parameters or bytes
+  too_large,           ///< the base or its loop has FLOPs that 64 bits do not hold, or 2^56 parameters, 2^46 bytes
 };
 
 /// What keeps a budget from being met.
@@ -99,14 +100,46 @@ namespace detail {
          (l.most == 0 || (l.least + std::int64_t{step} - 1) / step * step <= l.most);
 }
 
-/// The options with the multiples that were left open. Precondition: the base is valid.
-[[nodiscard]] constexpr match_options resolved(match_options o, const spec& base) noexcept {
+/// `multiple` as a multiple of `unit`, too; 0 when that does not fit. Precondition: unit >= 1.
+[[nodiscard]] constexpr int with_unit(int multiple, std::int64_t unit) noexcept {
+  if (multiple < 1) return multiple;
+  const std::int64_t both = common_multiple(multiple, unit);
+  return both <= 2'147'483'647 ? static_cast<int>(both) : 0;
+}
+
+/// The most routed experts that a token visits in a layer of `s`.
+[[nodiscard]] constexpr int most_active(const spec& s) noexcept {
+  int most = s.experts.active;
+  for (int i = 0; i < s.loop.visits.runs(); ++i) {
+    const int active = active_of(s, visit_list::plan_of(s.loop.visits, i));
+    most = active > most ? active : most;
+  }
+  return most;
+}
+
+/// A multiple of the compression factors of `list`, as far as it is not above `most`: KV bytes a token are whole
+/// numbers of bytes over it.
+[[nodiscard]] constexpr std::int64_t common_compression(const visit_list& list, std::int64_t most) noexcept {
+  std::int64_t n = 1;
+  for (int i = 0; i < list.runs(); ++i)
+    if (const std::int64_t m = common_multiple(n, visit_list::plan_of(list, i).compression); m <= most) n = m;
+  return n;
+}
+/// The most that KV figures are multiplied by to be whole.
+inline constexpr std::int64_t most_kv_scale = 1'000;
+
+/// The options with the multiples that were left open, and every multiple one of the unit that the plans of `looped`
+/// need. Precondition: both specs are valid.
+[[nodiscard]] constexpr match_options resolved(match_options o, const spec& base, const spec& looped) noexcept {
   if (o.width_multiple == 0) {
     const int most = base.width / 16;
     o.width_multiple = dividing_power_of_two(base.width, most < 64 ? most : 64);
   }
   if (o.hidden_multiple == 0)
     o.hidden_multiple = base.dense_layers < base.layers ? dividing_power_of_two(base.experts.hidden, 8) : 1;
+  const size_units units = units_of(looped.loop.visits);
+  o.width_multiple = with_unit(o.width_multiple, units.width);
+  o.hidden_multiple = with_unit(o.hidden_multiple, units.hidden);
   return o;
 }
 
@@ -116,7 +149,7 @@ namespace detail {
   if (first_violation(base).broken != rule::none) return match_outcome::base_invalid;
   if (first_violation(looped).broken != rule::none) return match_outcome::loop_invalid;
   size_limits experts = o.experts;  // a token's experts are stored
-  if (base.dense_layers < base.layers && experts.least < base.experts.active) experts.least = base.experts.active;
+  if (base.dense_layers < base.layers && experts.least < most_active(looped)) experts.least = most_active(looped);
   if (tolerance.flops.ppm < 0 || tolerance.params.ppm < 0 || tolerance.kv_cache.ppm < 0 || o.width_multiple < 1 ||
       o.hidden_multiple < 1 || o.head_dim_multiple < 1 || o.experts_multiple < 1 || o.by.kv_bytes_per_element < 1 ||
       !hold_a_multiple(o.width, o.width_multiple) || !hold_a_multiple(o.head_dim, o.head_dim_multiple) ||
@@ -127,9 +160,11 @@ namespace detail {
     return match_outcome::convention_invalid;
   // The search costs candidates of up to 32 times these figures in 64 bits; it scales the FLOPs itself.
   constexpr std::int64_t most = std::int64_t{1} << 56;
+  const size_units units = units_of(looped.loop.visits);
+  const std::int64_t scale = units.width * units.hidden;
   const auto countable = [&](const spec& s) {
-    return fits(flops(s, o.by.flops).train) && parameters(s).stored <= most &&
-           kv_cache(s, o.by.kv_bytes_per_element).bytes_at_context <= most;
+    return flops(s, o.by.flops).train <= (overflowed - 1) / scale && parameters(s).stored <= most / scale &&
+           kv_cache(s, o.by.kv_bytes_per_element).bytes_at_context <= most / most_kv_scale / scale;
   };
   if (!countable(base) || !countable(looped)) return match_outcome::too_large;
   return match_outcome::found;

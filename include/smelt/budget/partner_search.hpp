@@ -96,24 +96,30 @@ class partner_search {
     if (base.dense_layers == 0) base_.dense_hidden = 0;
     if (!routed_) base_.experts = base_.hidden = base_.shared_hidden = 0;
     const accounting& by = options_.by;
+    // The models are multiples of the budgets, so that no coefficient is a fraction; so is all that they are held
+    // against.
+    const std::int64_t kv_scale = common_compression(looped.loop.visits, most_kv_scale);
     flops_ = affine_model_of(looped, [&](const spec& s) { return smelt::flops(s, by.flops).train; });
     params_ = affine_model_of(looped, [&](const spec& s) { return figure_of(parameters(s), by.params); });
-    const auto kv = [&](const spec& s) { return kv_cache(s, by.kv_bytes_per_element).bytes_per_token; };
-    kv_ = affine_model_of(looped, kv).zero;
+    const int kv_bytes = by.kv_bytes_per_element * static_cast<int>(kv_scale);
+    kv_ = affine_model_of(looped, [&](const spec& s) { return kv_cache(s, kv_bytes).bytes_per_token; }).zero;
     const flop_count base_flops = smelt::flops(base, by.flops);
-    wanted_flops_ = base_flops.train;
-    wanted_params_ = figure_of(parameters(base), by.params);
-    wanted_kv_ = kv(base);
+    const std::int64_t scale = flops_.scale;
+    const std::int64_t base_params = figure_of(parameters(base), by.params);
+    const std::int64_t base_kv = kv_cache(base, by.kv_bytes_per_element).bytes_per_token;
+    wanted_flops_ = base_flops.train * scale;
+    wanted_params_ = base_params * scale;
+    wanted_kv_ = base_kv * kv_scale * scale;
     // Figures a token are rounded: what is inside this many FLOPs of a sequence is inside the tolerance of a token.
     const std::int64_t a_token = share_of(base_flops.train_per_token, tolerance.flops);
-    allowed_flops_ = a_token == 0                               ? 0
-                     : a_token > INT64_MAX / base_flops.context ? INT64_MAX
-                                                                : (a_token - 1) * base_flops.context;
-    scale_down(smelt::flops(looped, by.flops).train);
-    allowed_params_ = share_of(wanted_params_, tolerance.params);
-    allowed_kv_ = share_of(wanted_kv_, tolerance.kv_cache);
+    allowed_flops_ = a_token == 0                                       ? 0
+                     : a_token > INT64_MAX / base_flops.context / scale ? INT64_MAX
+                                                                        : (a_token - 1) * base_flops.context * scale;
+    scale_down(smelt::flops(looped, by.flops).train * scale);
+    allowed_params_ = times(share_of(base_params, tolerance.params), scale);
+    allowed_kv_ = times(share_of(base_kv, tolerance.kv_cache), kv_scale * scale);
     const std::int64_t step = options_.experts_multiple;
-    const int active = looped.experts.active;
+    const int active = most_active(looped);
     const std::int64_t fewest = options_.experts.least > active ? options_.experts.least : active;
     const std::int64_t unasked = base_.experts < INT32_MAX / 16 ? 16 * base_.experts : INT32_MAX;
     least_experts_ = (fewest + step - 1) / step * step;
@@ -228,6 +234,10 @@ class partner_search {
   [[nodiscard]] constexpr std::int64_t kv_of(std::int64_t kv_heads, std::int64_t head_dim) const noexcept {
     return kv_.one + kv_.key * kv_heads * head_dim + kv_.head_dim * head_dim;
   }
+  /// `value` times `n`; stops at the largest number. Precondition: value >= 0, n >= 1.
+  [[nodiscard]] static constexpr std::int64_t times(std::int64_t value, std::int64_t n) noexcept {
+    return value > INT64_MAX / n ? INT64_MAX : value * n;
+  }
   [[nodiscard]] static constexpr std::int64_t sixteenths(std::int64_t size, std::int64_t of) noexcept {
     return of == 0 ? 16 : 16 * size / of + 1;
   }
@@ -249,6 +259,8 @@ class partner_search {
     const std::int64_t hidden = sixteenths(d.hidden, base_.hidden);
     const std::int64_t experts = sixteenths(d.experts, base_.experts);
     const std::int64_t most = hidden > reach ? hidden : reach;
+    // The square of the width must stay inside the same limit.
+    if (flops_.square + params_.square != 0 && width * width > limit / 16) return true;
     return width > limit || most > limit || experts > limit || width * most * experts > limit;
   }
   [[nodiscard]] static constexpr std::int64_t value_of(const affine_model& m, const size_set& d) noexcept {
@@ -479,7 +491,7 @@ class partner_search {
     // One multiple is the fewest there are, or all: then it is not the limit that keeps them from another number.
     const bool one_multiple = (fewer || least_experts_ == most_experts_) &&
                               options_.experts_multiple > options_.experts.least &&
-                              options_.experts_multiple > looped_.experts.active;
+                              options_.experts_multiple > most_active(looped_);
     return !one_multiple && (fewer ? best_.experts <= least_experts_ : best_.experts >= most_experts_)
                ? match_constraint::experts_limits
                : match_constraint::experts_multiple;

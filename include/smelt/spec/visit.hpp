@@ -72,6 +72,10 @@ struct visit_plan {
   return plan.compression == 1 && is_whole(plan.stream);
 }
 
+/// What a list holds where it has no run: all zero, which compilers neither write nor compare at length.
+inline constexpr visit_plan no_plan{
+    .residual = {0, 0}, .compression = 0, .writeback = writeback_kind{}, .expert_hidden = {0, 0}, .stream = {0, 0}};
+
 /// The most visits a loop may make.
 inline constexpr int max_visits = 16;
 /// The most runs of visits by different plans that a loop may have.
@@ -80,8 +84,10 @@ inline constexpr int max_plans = 8;
 /// The visits of a loop in execution order, as runs of visits by the same plan. Plain members, so that it can sit
 /// inside a template argument.
 struct visit_list {
-  int count = 0;                                                       ///< visits in all
-  visit_plan v0{}, v1{}, v2{}, v3{}, v4{}, v5{}, v6{}, v7{};           ///< the plan of every run
+  int count = 0;  ///< visits in all
+  /// The plan of every run.
+  visit_plan v0 = no_plan, v1 = no_plan, v2 = no_plan, v3 = no_plan, v4 = no_plan, v5 = no_plan, v6 = no_plan,
+             v7 = no_plan;
   int n0 = 0, n1 = 0, n2 = 0, n3 = 0, n4 = 0, n5 = 0, n6 = 0, n7 = 0;  ///< visits of every run; 0 behind the last one
 
   /// Plan of run `i` of a mutable or constant list. Precondition: 0 <= i < max_plans.

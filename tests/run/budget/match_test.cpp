@@ -71,14 +71,30 @@ spec random_base(draws& d) {
   return s;
 }
 
+/// A loop that any base with routed experts in every second half can make; sizes of bases are multiples of 2.
 loop_spec random_loop(draws& d) {
-  switch (d.below(5)) {
+  switch (d.below(10)) {
     case 0:
       return {.count = loop_spec::half, .visits = visits(3)};
     case 1:
       return {.count = loop_spec::half, .visits = visit_list{}.then({.compression = 2}).then({})};
     case 2:
       return {.count = loop_spec::half, .visits = visit_list{}.then({}).then({.own_attention = true})};
+    case 3:
+      return {.count = loop_spec::half, .visits = visit_list{}.then({.stream = {1, 2}}).then({})};
+    case 4:
+      return {.count = loop_spec::half,
+              .visits = visit_list{}.then({.active = 1, .expert_hidden = {1, 2}}).then({.learned = true})};
+    case 5:
+      return {.count = loop_spec::half,
+              .visits = visit_list{}
+                            .then({.learned = true,
+                                   .compression = 3,
+                                   .encoder = encoder_kind::conv,
+                                   .own_attention = true,
+                                   .expert_hidden = {1, 2},
+                                   .stream = {3, 4}})
+                            .then({.active = 2}, 2)};
     default:
       return middle_twice;
   }
@@ -99,9 +115,12 @@ bool keeps_the_rest(const spec& partner, const spec& base) {
 
 TEST_CASE("a budget of any spec follows from its affine model") {
   draws d(7);
-  for (int i = 0; i < 200; ++i) {
+  int valid = 0;
+  for (int i = 0; i < 400; ++i) {
     spec s = random_base(d);
-    if (i % 2 == 1) s.loop = random_loop(d);
+    if (i % 4 > 0) s.loop = random_loop(d);
+    if (!is_valid(s)) continue;
+    ++valid;
     const accounting by{.flops = d.coin() ? conventions::smelt : conventions::full_square,
                         .params = d.coin() ? parameter_metric::non_embedding : parameter_metric::total};
     const size_set sizes = sizes_of(s);
@@ -113,20 +132,30 @@ TEST_CASE("a budget of any spec follows from its affine model") {
     const auto train = [&](const spec& x) { return flops(x, by.flops).train; };
     const auto params = [&](const spec& x) { return figure_of(parameters(x), by.params); };
     const auto kv = [&](const spec& x) { return kv_cache(x).bytes_at_context; };
-    CHECK(value(affine_model_of(s, train)) == train(s));
-    CHECK(value(affine_model_of(s, params)) == params(s));
-    CHECK(value(affine_model_of(s, kv)) == kv(s));
+    const auto check = [&](const auto& budget) {
+      const affine_model m = affine_model_of(s, budget);
+      CHECK(m.scale == units_of(s.loop.visits).width * units_of(s.loop.visits).hidden);
+      CHECK(value(m) == m.scale * budget(s));
+    };
+    check(train);
+    check(params);
+    check(kv);
   }
+  CHECK(valid > 300);
+  CHECK(units_of(visits(2)) == size_units{1, 1});
+  CHECK(units_of(visit_list{}.then({.stream = {2, 4}}).then({.expert_hidden = {2, 3}, .stream = {1, 3}})) ==
+        size_units{6, 3});
 }
 
 TEST_CASE("a match meets every tolerance or says what it cannot meet") {
   draws d(11);
   int found = 0;
-  constexpr int trials = 300;
+  constexpr int trials = 400;
   for (int i = 0; i < trials; ++i) {
     const spec base = random_base(d);
     REQUIRE(first_violation(base).broken == rule::none);
-    const loop_spec loop = random_loop(d);
+    loop_spec loop = random_loop(d);
+    for (spec s = base; s.loop = loop, !is_valid(s);) loop = random_loop(d);
     const within tolerance{.flops = percent{d.of({10'000, 40'000})},
                            .params = percent{d.of({5'000, 10'000})},
                            .kv_cache = percent{d.of({10'000, 40'000})}};
@@ -139,6 +168,8 @@ TEST_CASE("a match meets every tolerance or says what it cannot meet") {
     CHECK(keeps_the_rest(r.partner, base));
     CHECK(r.partner.loop == loop);
     CHECK(r.partner.width % r.options.width_multiple == 0);
+    CHECK(r.options.width_multiple % units_of(loop.visits).width == 0);
+    CHECK(r.options.hidden_multiple % units_of(loop.visits).hidden == 0);
 
     // Verified by the budget functions, not by what the matcher reports.
     const parameter_count p = parameters(r.partner);

@@ -126,4 +126,14 @@ static_assert(parameters(untied_visit).own_attention == 6 * parameters_of_layer(
 static_assert(parameters(untied_visit).matrices - smelt_row.matrices == parameters(untied_visit).own_attention);
 static_assert(parameters(untied_visits).total == parameters(untied_visit).total);
 
+// What a visit keeps for itself lies outside the layers: once a visit, whatever the number of layers in the span.
+constexpr spec latent = changed(published::smelt_200m::value, [](spec& s) {
+  s.loop.visits = visit_list{}.then({.learned = true, .compression = 2}).then({.stream = {1, 2}}, 2);
+});
+static_assert(parameters_of_visit(latent, latent.loop.visits[0]).writeback == 2 * 1'056);
+static_assert(parameters_of_visit(latent, latent.loop.visits[0]).coefficient == 1);
+static_assert(parameters_of_visit(latent, latent.loop.visits[1]).projections == 2 * 1'056 * 528);
+static_assert(parameters(latent).total - smelt_row.total == 2 * 1'056 + 1 + 2 * (2 * 1'056 * 528));
+static_assert(parameters(latent).coefficients == 1 && parameters(latent).writebacks == 2 * 1'056);
+
 }  // namespace
