@@ -1,5 +1,5 @@
-// What are the gradients of the chosen experts? The inputs' and the hidden layer's come by blocks of tokens or by expert,
-// as the forward pass goes; the weights' always by expert, over all of its rows.
+// What are the gradients of the chosen experts? The inputs' and the hidden layer's come by blocks of tokens or by
+// expert, as the forward pass goes; the weights' always by expert, over all of its rows.
 
 namespace smelt::cpu_ops::SMELT_SET {
 
@@ -101,12 +101,11 @@ void experts_backward(context& c, Shape shape, double scale, matrix_view<const f
   arena& shared = c.shared();
   const std::int64_t block = policy::expert_block(s.experts, s.active, stacked.size(), x.rows);
   const bool by_block = block > 0;
-  const detail::expert_panels<Element> gate_up(c, shared, stacked, by_block, gate.rows, w_gate.data,
+  const detail::expert_panels<Element> gate_up(c, shared, stacked, by_block, grouping, w_gate.data,
                                                weight_form::as_stored, packed_size<Element>(2 * padded, width),
                                                detail::pack_gate_up_rows<Element>);
-  const detail::expert_panels<Element> down(c, shared, stacked, by_block, gate.rows, w_down.data,
-                                            weight_form::as_stored, packed_size<Element>(width, hidden),
-                                            detail::pack_down_rows<Element>);
+  const detail::expert_panels<Element> down(c, shared, stacked, by_block, grouping, w_down.data, weight_form::as_stored,
+                                            packed_size<Element>(width, hidden), detail::pack_down_rows<Element>);
   constexpr std::int64_t chunk = detail::expert_chunk<Element>;
   const detail::token_rows<Element> inputs(shared, x);
   const detail::token_rows<Element> outputs(shared, dy);

@@ -80,32 +80,44 @@ void pack_gate_up_rows(arena& memory, const expert_weights& w, Element* to) {
   pack_rows(row_of, 2 * padded, w.width, 0, panel_count(w.width), to);
 }
 
-// One packed form of every expert's weights: kept while somebody holds the weights still and there has been at least a
-// token for each expert; otherwise a task packs what it needs.
+// One packed form of the weights of the experts that have rows. Copies are kept while somebody holds the weights still;
+// otherwise they are made for one op, all of them at once or each by the task that needs it. All are the same: what an
+// expert gives for a token depends neither on who holds the weights nor on how many other tokens chose it.
 template <class Element>
 class expert_panels {
  public:
   using pack_function = void (*)(arena&, const expert_weights&, Element*);
 
-  // An expert's panels have `size` elements. A kept copy goes by the weight's address `name` and the form. `all` of
-  // them are packed, into `memory` when nobody holds the weights, or only what is worth keeping.
-  expert_panels(context& c, arena& memory, const stacked_weights& weights, bool all, std::int64_t rows,
-                const float* name, weight_form form, std::int64_t size, pack_function pack)
+  // An expert's panels have `size` elements. A kept copy goes by the weight's address `name` and the form. Those of one
+  // op are taken from `memory` if they are made `at_once`.
+  expert_panels(context& c, arena& memory, const stacked_weights& weights, bool at_once,
+                const grouping_view<>& grouping, const float* name, weight_form form, std::int64_t size,
+                pack_function pack)
       : weights_(weights), size_(size), pack_(pack) {
-    if (!all && !c.panels().held()) return;
-    if (!all && rows < weights.experts) {
-      kept_ = c.panels().find<Element>(name, form);
+    const std::int64_t experts = weights.experts;
+    weight_parts<Element> copies;
+    if (c.panels().held()) {
+      copies = c.panels().parts<Element>(name, form, experts, size);
+    } else if (at_once) {
+      copies = {memory.take<Element>(experts * size).data(), memory.take<bool>(experts).data()};
+      std::fill_n(copies.packed, experts, false);
+    } else {
       return;
     }
-    kept_ = c.packed_weight<Element>(memory, name, form, weights.experts * size, [&](Element* to) {
-      c.for_each(weights.experts, [&](std::int64_t e) {
+    const std::span<std::int64_t> missing = memory.take<std::int64_t>(experts);
+    std::int64_t count = 0;
+    for (std::int64_t e = 0; e < experts; ++e) {
+      if (!copies.packed[e] && grouping.offsets[e] < grouping.offsets[e + 1]) missing[count++] = e;
+    }
+    if (count > 0) {
+      c.for_each(count, [&](std::int64_t i) {
         const arena_loan task_memory = c.lend();
-        pack(*task_memory, weights[e], to + e * size);
+        pack(*task_memory, weights[missing[i]], copies.data + missing[i] * size);
       });
-    });
+    }
+    for (std::int64_t i = 0; i < count; ++i) copies.packed[missing[i]] = true;
+    kept_ = copies.data;
   }
-
-  [[nodiscard]] bool kept() const noexcept { return kept_ != nullptr; }
 
   // The panels of one expert, packed into `memory` where they are not kept.
   [[nodiscard]] const Element* of(arena& memory, std::int64_t expert) const {
