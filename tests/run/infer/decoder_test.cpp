@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "catch.hpp"
 #include "../tools/smelt/allocations.hpp"
+#include "catch.hpp"
 #include "support/backends.hpp"
 #include "support/model_fixture.hpp"
 #include "support/small_specs.hpp"
@@ -253,13 +253,17 @@ TEST_CASE("keys and values take the bytes that the budget counts", "[infer][budg
 }
 
 TEST_CASE("decoding asks for no memory", "[infer]") {
-  const std::vector<std::int32_t> tokens = random_tokens(small_looped, 300);
-  const weight_buffer<float> w = random_weights<float>(small_looped);
-  cpu backend{threads_executor(2)};
-  decoder found(dynamic_arch(small_looped), backend, w, 300);
-  const std::int64_t before = tool::allocations();
-  for (const std::int32_t token : tokens) static_cast<void>(found.decode(token));
-  CHECK(tool::allocations() - before == 0);
+  spec latent = small_looped;
+  latent.loop.visits = visit_list{}.then({.compression = 3, .own_attention = true}).then({.stream = {1, 2}});
+  for (const spec& s : {small_looped, latent}) {
+    const std::vector<std::int32_t> tokens = random_tokens(s, 300);
+    const weight_buffer<float> w = random_weights<float>(s);
+    cpu backend{threads_executor(2)};
+    decoder found(dynamic_arch(s), backend, w, 300);
+    const std::int64_t before = tool::allocations();
+    for (const std::int32_t token : tokens) static_cast<void>(found.decode(token));
+    CHECK(tool::allocations() - before == 0);
+  }
 }
 
 TEST_CASE("decoding runs no op that only training needs", "[infer]") {
