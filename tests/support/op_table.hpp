@@ -75,6 +75,17 @@ template <class Scalar>
   return text;
 }
 
+/// Rows and columns of stored weights, of which an op uses the leading ones: of projections, or the hidden units and
+/// the width of experts. Zeros: as many as are used.
+struct weight_shape {
+  int rows = 0;
+  int cols = 0;
+
+  [[nodiscard]] std::string label() const {
+    return rows == 0 && cols == 0 ? "" : "_of" + std::to_string(rows) + "x" + std::to_string(cols);
+  }
+};
+
 // ---- the ops --------------------------------------------------------------------------------------------------------
 
 struct embed_case : op_base {
@@ -128,12 +139,12 @@ struct linear_case : op_base {
   linear_shape shape;
   bool accumulate;
 
-  linear_case(std::int64_t rows, int in, int out, bool accumulate_ = true)
-      : shape{.in = in, .out = out}, accumulate(accumulate_) {
+  linear_case(std::int64_t rows, int in, int out, bool accumulate_ = true, weight_shape of = {})
+      : shape{.in = in, .out = out, .stored_in = of.cols, .stored_out = of.rows}, accumulate(accumulate_) {
     op = "linear";
-    variant = label("T", rows) + label("_in", in) + label("_out", out);
+    variant = label("T", rows) + label("_in", in) + label("_out", out) + of.label();
     inputs = {{"x", normal(rows * in, 1), accumulate ? gradient::adds : gradient::overwrites},
-              {"w", normal(std::int64_t{out} * in, 2), gradient::adds}};
+              {"w", normal(std::int64_t{weight_rows(shape)} * weight_cols(shape), 2), gradient::adds}};
     outputs = {{"y", rows * out}};
     forward_flops = 2.0 * double(rows) * in * out;
     backward_flops = 2 * forward_flops;
@@ -141,14 +152,14 @@ struct linear_case : op_base {
 
   template <class B, class S = typename B::scalar>
   void forward(B& b, arrays<S>& in, arrays<S>& out) const {
-    b.linear(shape, as_matrix(in[0], shape.in), as_matrix(in[1], shape.in), as_matrix(out[0], shape.out));
+    b.linear(shape, as_matrix(in[0], shape.in), as_matrix(in[1], weight_cols(shape)), as_matrix(out[0], shape.out));
   }
   template <class B, class S = typename B::scalar>
   void backward(B& b, arrays<S>& in, arrays<S>&, arrays<S>& dout, arrays<S>& din) const {
-    b.linear_backward_input(shape, 1.0, as_matrix(dout[0], shape.out), as_matrix(in[1], shape.in),
+    b.linear_backward_input(shape, 1.0, as_matrix(dout[0], shape.out), as_matrix(in[1], weight_cols(shape)),
                             as_matrix(din[0], shape.in), accumulate);
     b.linear_backward_weight(shape, 1.0, as_matrix(in[0], shape.in), as_matrix(dout[0], shape.out),
-                             as_matrix(din[1], shape.in));
+                             as_matrix(din[1], weight_cols(shape)));
   }
 };
 
@@ -158,12 +169,12 @@ struct add_linear_case : op_base {
   linear_shape shape;
   bool in_place;
 
-  add_linear_case(std::int64_t rows, int in, int out, bool in_place_)
-      : shape{.in = in, .out = out}, in_place(in_place_) {
+  add_linear_case(std::int64_t rows, int in, int out, bool in_place_, weight_shape of = {})
+      : shape{.in = in, .out = out, .stored_in = of.cols, .stored_out = of.rows}, in_place(in_place_) {
     op = "add_linear";
-    variant = label("T", rows) + label("_in", in) + label("_out", out) + (in_place ? "_in_place" : "");
+    variant = label("T", rows) + label("_in", in) + label("_out", out) + of.label() + (in_place ? "_in_place" : "");
     inputs = {{"x", normal(rows * in, 1), in_place ? gradient::overwrites : gradient::adds},
-              {"w", normal(std::int64_t{out} * in, 2), gradient::adds},
+              {"w", normal(std::int64_t{weight_rows(shape)} * weight_cols(shape), 2), gradient::adds},
               {"residual", normal(rows * out, 3), gradient::none}};
     outputs = {{"y", rows * out}};
     forward_flops = 2.0 * double(rows) * in * out;
@@ -174,14 +185,14 @@ struct add_linear_case : op_base {
   void forward(B& b, arrays<S>& in, arrays<S>& out) const {
     if (in_place) out[0] = in[2];
     b.add_linear(shape, scale, as_matrix(in_place ? out[0] : in[2], shape.out), as_matrix(in[0], shape.in),
-                 as_matrix(in[1], shape.in), as_matrix(out[0], shape.out));
+                 as_matrix(in[1], weight_cols(shape)), as_matrix(out[0], shape.out));
   }
   template <class B, class S = typename B::scalar>
   void backward(B& b, arrays<S>& in, arrays<S>&, arrays<S>& dout, arrays<S>& din) const {
-    b.linear_backward_input(shape, scale, as_matrix(dout[0], shape.out), as_matrix(in[1], shape.in),
+    b.linear_backward_input(shape, scale, as_matrix(dout[0], shape.out), as_matrix(in[1], weight_cols(shape)),
                             as_matrix(din[0], shape.in), !in_place);
     b.linear_backward_weight(shape, scale, as_matrix(in[0], shape.in), as_matrix(dout[0], shape.out),
-                             as_matrix(din[1], shape.in));
+                             as_matrix(din[1], weight_cols(shape)));
   }
 };
 
@@ -190,14 +201,20 @@ struct attention_input_case : op_base {
   std::vector<std::int32_t> positions;
 
   attention_input_case(std::int64_t tokens, int width, int heads, int kv_heads, int head_dim,
-                       qk_norm norm = qk_norm::none)
-      : shape{.width = width, .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .norm = norm} {
+                       qk_norm norm = qk_norm::none, int stored_width = 0)
+      : shape{.width = width,
+              .heads = heads,
+              .kv_heads = kv_heads,
+              .head_dim = head_dim,
+              .norm = norm,
+              .stored_width = stored_width} {
     op = "attention_input";
     variant = label("T", tokens) + label("_H", width) + label("_h", heads) + "_" + std::to_string(kv_heads) +
               label("_d", head_dim) +
               (norm == qk_norm::none       ? ""
                : norm == qk_norm::per_head ? "_head_norm"
-                                           : "_full_norm");
+                                           : "_full_norm") +
+              (stored_width > 0 ? label("_of", stored_width) : "");
     for (std::int64_t t = 0; t < tokens; ++t) positions.push_back(static_cast<std::int32_t>(t * 37 % 1000));
     const bool normed = norm != qk_norm::none;
     const std::int64_t queries = query_width(shape);
@@ -208,9 +225,9 @@ struct attention_input_case : op_base {
     };
     weight("x", tokens * width, 1, 1);
     weight("norm", width, 2, 1);
-    weight("w_query", queries * width, 3, scale);
-    weight("w_key", keys * width, 4, scale);
-    weight("w_value", keys * width, 5, scale);
+    weight("w_query", queries * weight_width(shape), 3, scale);
+    weight("w_key", keys * weight_width(shape), 4, scale);
+    weight("w_value", keys * weight_width(shape), 5, scale);
     weight("query_norm", normed ? query_norm_width(shape) : 0, 6, 1);
     weight("key_norm", normed ? key_norm_width(shape) : 0, 7, 1);
     outputs = {{"query", tokens * queries},
@@ -228,7 +245,8 @@ struct attention_input_case : op_base {
   // Of the weights or of their gradients.
   template <class T, class S>
   [[nodiscard]] attention_input_weights<T> weights(arrays<S>& a) const {
-    return {a[1], as_matrix(a[2], shape.width), as_matrix(a[3], shape.width), as_matrix(a[4], shape.width), a[5], a[6]};
+    const int cols = weight_width(shape);
+    return {a[1], as_matrix(a[2], cols), as_matrix(a[3], cols), as_matrix(a[4], cols), a[5], a[6]};
   }
   template <class T, class S>
   [[nodiscard]] query_key_value<T> heads(arrays<S>& a) const {
@@ -405,15 +423,21 @@ struct experts_case : op_base {
   bool add;  // to the gradient of x
 
   experts_case(std::int64_t tokens, int experts, int active, int width, int hidden, traffic visits = traffic::any,
-               bool add_ = true)
-      : shape{.experts = experts, .active = active, .width = width, .hidden = hidden}, add(add_) {
+               bool add_ = true, weight_shape of = {})
+      : shape{.experts = experts,
+              .active = active,
+              .width = width,
+              .hidden = hidden,
+              .stored_width = of.cols,
+              .stored_hidden = of.rows},
+        add(add_) {
     op = "experts";
     variant = label("T", tokens) + label("_E", experts) + label("_k", active) + "_H" + std::to_string(width) +
               label("_f", hidden) +
               (visits == traffic::any         ? ""
                : visits == traffic::some_idle ? "_idle"
                                               : "_collapsed") +
-              (add ? "" : "_overwrite");
+              of.label() + (add ? "" : "_overwrite");
     const int used = visits == traffic::some_idle ? (std::max)(active, 2 * experts / 3) : experts;
     std::vector<std::int32_t> ids;
     for (std::int64_t t = 0; t < tokens; ++t) {
@@ -428,7 +452,7 @@ struct experts_case : op_base {
     row.resize(ids.size());
     reference_ops::group_by_expert(router_shape{.experts = experts, .active = active}, ids,
                                    grouping_view<std::int32_t>(offsets, assignment, row));
-    const std::int64_t matrix = std::int64_t{experts} * width * hidden;
+    const std::int64_t matrix = std::int64_t{experts} * weight_width(shape) * weight_hidden(shape);
     const double size = 1 / std::sqrt(double(width));
     inputs = {{"x", normal(tokens * width, 1), add ? gradient::adds : gradient::overwrites},
               {"w_gate", normal(matrix, 2, size), gradient::adds},
@@ -446,18 +470,19 @@ struct experts_case : op_base {
 
   template <class B, class S = typename B::scalar>
   void forward(B& b, arrays<S>& in, arrays<S>& out) const {
-    b.experts(shape, scale, as_matrix(in[5], shape.width), as_matrix(in[0], shape.width), as_matrix(in[1], shape.width),
-              as_matrix(in[2], shape.width), as_matrix(in[3], shape.hidden), grouping(), as_matrix(in[4], shape.active),
+    b.experts(shape, scale, as_matrix(in[5], shape.width), as_matrix(in[0], shape.width),
+              as_matrix(in[1], weight_width(shape)), as_matrix(in[2], weight_width(shape)),
+              as_matrix(in[3], weight_hidden(shape)), grouping(), as_matrix(in[4], shape.active),
               as_matrix(out[1], shape.hidden), as_matrix(out[2], shape.hidden), as_matrix(out[0], shape.width));
   }
   template <class B, class S = typename B::scalar>
   void backward(B& b, arrays<S>& in, arrays<S>& out, arrays<S>& dout, arrays<S>& din) const {
-    b.experts_backward(shape, scale, as_matrix(in[0], shape.width), as_matrix(in[1], shape.width),
-                       as_matrix(in[2], shape.width), as_matrix(in[3], shape.hidden), grouping(),
+    b.experts_backward(shape, scale, as_matrix(in[0], shape.width), as_matrix(in[1], weight_width(shape)),
+                       as_matrix(in[2], weight_width(shape)), as_matrix(in[3], weight_hidden(shape)), grouping(),
                        as_matrix(in[4], shape.active), as_matrix(out[1], shape.hidden), as_matrix(out[2], shape.hidden),
                        as_matrix(dout[0], shape.width), as_matrix(din[0], shape.width), add,
-                       as_matrix(din[1], shape.width), as_matrix(din[2], shape.width), as_matrix(din[3], shape.hidden),
-                       as_matrix(din[4], shape.active));
+                       as_matrix(din[1], weight_width(shape)), as_matrix(din[2], weight_width(shape)),
+                       as_matrix(din[3], weight_hidden(shape)), as_matrix(din[4], shape.active));
   }
 };
 
@@ -749,6 +774,12 @@ void for_each_case(F&& f) {
   f(add_linear_case(5, 64, 48, true));
   f(add_linear_case(29, 56, 44, true));
   f(add_linear_case(250, 40, 100, false));
+  // Leading parts of the weights: whole panels and words of every set, and ragged ones.
+  f(linear_case(40, 32, 64, false, {.rows = 128, .cols = 96}));
+  f(linear_case(530, 21, 33, true, {.rows = 34, .cols = 23}));
+  f(linear_case(3, 64, 50, true, {.rows = 50, .cols = 128}));
+  f(add_linear_case(29, 48, 32, true, {.rows = 64, .cols = 48}));
+  f(add_linear_case(210, 17, 5, false, {.rows = 8, .cols = 17}));
 
   f(attention_input_case(1, 1, 1, 1, 2));
   f(attention_input_case(5, 7, 3, 1, 6, qk_norm::per_head));
@@ -757,6 +788,9 @@ void for_each_case(F&& f) {
   f(attention_input_case(300, 64, 4, 1, 16, qk_norm::per_head));
   f(attention_input_case(201, 100, 2, 2, 44, qk_norm::full_width));
   f(attention_input_case(64, 48, 1, 1, 128));
+  f(attention_input_case(140, 64, 4, 2, 24, qk_norm::none, 128));
+  f(attention_input_case(9, 32, 4, 1, 16, qk_norm::per_head, 48));
+  f(attention_input_case(97, 21, 2, 1, 10, qk_norm::full_width, 29));
 
   f(attention_case(1, 1, 1, 1, 2));
   f(attention_case(1, 5, 2, 1, 4));
@@ -806,6 +840,11 @@ void for_each_case(F&& f) {
   f(experts_case(150, 16, 3, 110, 130));
   f(experts_case(64, 4, 2, 16, 16, traffic::any, false));
   f(experts_case(1030, 1, 1, 24, 40, traffic::any, false));
+  f(experts_case(150, 6, 2, 64, 32, traffic::any, true, {.rows = 64, .cols = 64}));
+  f(experts_case(150, 6, 2, 32, 64, traffic::some_idle, false, {.rows = 64, .cols = 64}));
+  f(experts_case(90, 4, 2, 33, 16, traffic::any, true, {.rows = 48, .cols = 40}));
+  f(experts_case(90, 4, 2, 21, 19, traffic::any, true, {.rows = 23, .cols = 22}));
+  f(experts_case(3000, 3, 1, 8, 16, traffic::collapsed, true, {.rows = 24, .cols = 16}));
 
   f(cross_entropy_case(1, 1, 1));
   f(cross_entropy_case(3, 5, 2));

@@ -6,6 +6,7 @@
 #include <smelt/core/error.hpp>
 #include <smelt/core/view.hpp>
 #include <smelt/kernels/grouping.hpp>
+#include <smelt/kernels/shapes.hpp>
 #include <span>
 #include <string>
 
@@ -49,6 +50,22 @@ void check_shape(const char* op, const char* argument, matrix_view<T> found, std
   }
 }
 
+/// Throws invalid_argument unless a number of a shape is at least `least`.
+inline void check_at_least(const char* op, const char* field, std::int64_t found, std::int64_t least) {
+  if (found < least) [[unlikely]] {
+    throw error(errc::invalid_argument, std::string(op) + ": " + field + " is " + std::to_string(found) +
+                                            ", needs at least " + std::to_string(least));
+  }
+}
+
+/// Throws unless `w` has the shape of the stored weights, and those have at least the rows and columns that are used.
+template <class T>
+void check_weights(const char* op, const char* argument, matrix_view<T> w, const linear_shape& s) {
+  check_at_least(op, "stored_in", weight_cols(s), s.in);
+  check_at_least(op, "stored_out", weight_rows(s), s.out);
+  check_shape(op, argument, w, weight_rows(s), weight_cols(s));
+}
+
 /// Throws mismatch, naming op, argument, found and needed size, unless the span has `size` elements.
 template <class T>
 void check_size(const char* op, const char* argument, std::span<T> found, std::int64_t size) {
@@ -62,14 +79,6 @@ void check_size(const char* op, const char* argument, std::span<T> found, std::i
 template <class T>
 void check_optional_size(const char* op, const char* argument, std::span<T> found, std::int64_t size) {
   if (!found.empty()) check_size(op, argument, found, size);
-}
-
-/// Throws invalid_argument unless a number of a shape is at least `least`.
-inline void check_at_least(const char* op, const char* field, std::int64_t found, std::int64_t least) {
-  if (found < least) [[unlikely]] {
-    throw error(errc::invalid_argument, std::string(op) + ": " + field + " is " + std::to_string(found) +
-                                            ", needs at least " + std::to_string(least));
-  }
 }
 
 /// Throws invalid_argument, naming op, argument, value and position, unless every id lies in [least, count).

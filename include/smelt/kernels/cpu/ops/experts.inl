@@ -34,8 +34,8 @@ struct activate {
 }  // namespace detail
 
 /// y[T,H] = residual[T,H] + scale * sum over slots of weights * down(silu(gate x) * (up x)); y may be the residual.
-/// Weights of all experts are stacked: w_gate and w_up [E*f, H], w_down [E*H, f]. gate and up [T*k, f] are saved by
-/// grouped row.
+/// Weights of all experts are stacked: w_gate and w_up [E*f, H], w_down [E*H, f], of which the leading hidden units and
+/// channels are used. gate and up [T*k, f] are saved by grouped row.
 template <class Element, ShapeOf<experts_shape> Shape>
 void experts(context& c, Shape shape, double scale, matrix_view<const float> residual, matrix_view<const float> x,
              matrix_view<const float> w_gate, matrix_view<const float> w_up, matrix_view<const float> w_down,
@@ -48,17 +48,16 @@ void experts(context& c, Shape shape, double scale, matrix_view<const float> res
                                                      up);
   check_shape("experts", "residual", residual, x.rows, width);
   check_shape("experts", "y", y, x.rows, width);
-  const detail::stacked_weights stacked{w_gate.data, w_up.data, w_down.data, s.experts, width, hidden};
+  const detail::stacked_weights stacked{w_gate.data, w_up.data, w_down.data,     s.experts,
+                                        width,       hidden,    weight_width(s), weight_hidden(s)};
   const std::int64_t padded = detail::padded_hidden(hidden);
   arena& shared = c.shared();
   const std::int64_t block = policy::expert_block(s.experts, s.active, stacked.size(), x.rows);
   const bool by_block = block > 0;
   const detail::expert_panels<Element> gate_up(c, shared, stacked, by_block, grouping, w_gate.data,
-                                               weight_form::transposed, packed_size<Element>(width, 2 * padded),
-                                               detail::pack_gate_up_columns<Element>);
+                                               detail::gate_up_columns<Element>);
   const detail::expert_panels<Element> down(c, shared, stacked, by_block, grouping, w_down.data,
-                                            weight_form::transposed, packed_size<Element>(hidden, width),
-                                            detail::pack_down_columns<Element>);
+                                            detail::down_columns<Element>);
   const detail::token_rows<Element> inputs(shared, x);
   // What an expert gives goes to the token's row, or to a row of its own.
   const bool to_tokens = by_block || s.active == 1;
@@ -87,10 +86,10 @@ void experts(context& c, Shape shape, double scale, matrix_view<const float> res
       describe(first, rows);
       detail::gather(inputs, tokens, rows, block_inputs);
       multiply(row_operand<Element>{block_inputs, detail::block_stride<Element>(width)},
-               packed_operand<Element>{gate_up_panels, width}, rows, width, 2 * padded,
+               packed_operand<Element>{gate_up_panels, gate_up.width()}, rows, width, 2 * padded,
                detail::activate<Element>{gate.data + first * hidden, up.data + first * hidden, hidden, activations});
       multiply(row_operand<Element>{activations, detail::block_stride<Element>(hidden)},
-               packed_operand<Element>{down_panels, hidden}, rows, hidden, width,
+               packed_operand<Element>{down_panels, down.hidden()}, rows, hidden, width,
                detail::spread{places, factors, results, from, width});
     }
   };
