@@ -169,7 +169,8 @@ inline void read(const json& from, const std::string& path, visit_list& to) {
     json of_plan = from[i];
     if (of_plan.is_object() && of_plan.contains("times")) {
       read(of_plan["times"], at + ".times", times);
-      if (times < 1) wrong_type(at + ".times", of_plan["times"], "at least 1");
+      if (times < 1 || times > max_visits)
+        wrong_type(at + ".times", of_plan["times"], "from 1 to " + std::to_string(max_visits));
       of_plan.erase("times");
     }
     read(of_plan, at, plan);
