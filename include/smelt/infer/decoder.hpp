@@ -50,10 +50,14 @@ class decoder {
         store_(spec_of(arch_), capacity, chunk_),
         single_memory_(bytes_of(spec_of(arch_), 1)),
         chunk_memory_(bytes_of(spec_of(arch_), chunk_)),
-        part_memory_(bytes_of_parts(spec_of(arch_))),
         single_(buffers_in(single_memory_, spec_of(arch_), 1)),
         logits_(static_cast<std::size_t>(spec_of(arch_).vocab)) {
-    take_parts();
+    for (const executed_layer e : schedule(architecture())) {
+      architectures_.emplace_back(visited_architecture(architecture(), e.plan), architecture());
+      runs_.push_back({.step = e,
+                       .coefficient = coefficient_of(weights_, e),
+                       .weights = weights_of<const scalar>(weights_, e, architectures_.back().get().width)});
+    }
     open_visits();
     warm_up();
   }
@@ -152,29 +156,6 @@ class decoder {
       open.memory = page_block(measure.used());
       carver memory({open.memory.data(), open.memory.size()});
       cut(memory);
-    }
-  }
-
-  /// The weights that the layers of visits run on parts of: copied once.
-  [[nodiscard]] static std::size_t bytes_of_parts(const spec& s) {
-    carver measure;
-    for (const executed_layer e : schedule(s))
-      if (uses_parts(e.plan))
-        static_cast<void>(partial_weights<scalar>(s, visited_architecture(s, e.plan), e.layer, measure));
-    return measure.used();
-  }
-  void take_parts() {
-    const spec& s = architecture();
-    carver memory({part_memory_.data(), part_memory_.size()});
-    for (const executed_layer e : schedule(s)) {
-      layer_run<scalar> run{
-          .step = e, .coefficient = coefficient_of(weights_, e), .weights = weights_of<const scalar>(weights_, e)};
-      if (uses_parts(e.plan)) {
-        partial_weights<scalar> part(s, visited_architecture(s, e.plan), e.layer, memory);
-        run.weights = part.take(run.weights);
-      }
-      runs_.push_back(run);
-      architectures_.emplace_back(visited_architecture(s, e.plan));
     }
   }
 
@@ -385,7 +366,6 @@ class decoder {
   kv_store<scalar> store_;
   page_block single_memory_;
   page_block chunk_memory_;
-  page_block part_memory_;
   buffers single_;                           // of one token, in that memory
   std::vector<scalar> logits_;               // [vocab]
   std::vector<open_visit> visits_;           // one a visit

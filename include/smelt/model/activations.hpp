@@ -92,8 +92,8 @@ struct layer_activations {
     if (s.attention.norm != qk_norm::none) {
       raw_query = {record, tokens, query_width(s)};
       raw_key = {record, tokens, kv_width(s)};
-      query_rms = record.take<Scalar>(tokens * query_width(s) / query_norm_width(shapes::attention_input(s)));
-      key_rms = record.take<Scalar>(tokens * kv_width(s) / key_norm_width(shapes::attention_input(s)));
+      query_rms = record.take<Scalar>(tokens * query_width(s) / query_norm_width(shapes::attention_input(s, s)));
+      key_rms = record.take<Scalar>(tokens * kv_width(s) / key_norm_width(shapes::attention_input(s, s)));
     }
     if (!has_experts(s, layer)) {
       gate = {record, tokens, s.dense_hidden};

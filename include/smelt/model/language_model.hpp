@@ -74,7 +74,7 @@ class language_model {
         memory_(bytes_of(spec_of(arch_), sequences, length, saved)),
         buffers_(buffers_in(memory_, spec_of(arch_), sequences, length, saved)) {
     evaluations_.reserve(buffers_.layers.size());
-    for (const frame<scalar>& f : buffers_.frames) parts_of_visits_.emplace_back(f.architecture);
+    for (const frame<scalar>& f : buffers_.frames) parts_of_visits_.emplace_back(f.architecture, spec_of(arch_));
   }
 
   [[nodiscard]] const spec& architecture() const noexcept { return spec_of(arch_); }
@@ -142,44 +142,25 @@ class language_model {
   }
 
  private:
-  /// All that the passes write: activations, and the parts of weights that visits run on.
-  struct buffers : model_buffers<scalar> {
-    std::vector<partial_weights<scalar>> parts;           ///< of the executed layers that use_parts, in order
-    std::vector<partial_weights<scalar>> part_gradients;  ///< as many, in one memory
+  using buffers = model_buffers<scalar>;
 
-    buffers(const spec& s, std::int64_t sequences, std::int64_t length, saved_activations saved, carver& memory)
-        : model_buffers<scalar>(
-              s, sequences * length, saved,
-              [=](const visit_plan& plan) { return sequences * (length / plan.compression); }, memory) {
-      const schedule steps(s);
-      std::size_t largest = 0;
-      for (const executed_layer e : steps) {
-        if (!uses_parts(e.plan)) continue;
-        const std::size_t before = memory.used();
-        parts.emplace_back(s, this->frame_of(e).architecture, e.layer, memory);
-        largest = (std::max)(largest, memory.used() - before);
-      }
-      if (saved == saved_activations::none) return;
-      const std::span<std::byte> one = memory.template take<std::byte>(static_cast<std::int64_t>(largest));
-      for (const executed_layer e : steps) {
-        if (!uses_parts(e.plan)) continue;
-        carver again(one);
-        part_gradients.emplace_back(s, this->frame_of(e).architecture, e.layer, again);
-      }
-    }
-  };
+  [[nodiscard]] static buffers buffers_in(carver& memory, const spec& s, std::int64_t sequences, std::int64_t length,
+                                          saved_activations saved) {
+    const auto rows_of = [=](const visit_plan& plan) { return sequences * (length / plan.compression); };
+    return {s, sequences * length, saved, rows_of, memory};
+  }
 
   [[nodiscard]] static std::size_t bytes_of(const spec& s, std::int64_t sequences, std::int64_t length,
                                             saved_activations saved) {
     carver measure;
-    static_cast<void>(buffers(s, sequences, length, saved, measure));
+    static_cast<void>(buffers_in(measure, s, sequences, length, saved));
     return measure.used();
   }
 
   [[nodiscard]] static buffers buffers_in(const page_block& block, const spec& s, std::int64_t sequences,
                                           std::int64_t length, saved_activations saved) {
     carver memory({block.data(), block.size()});
-    return {s, sequences, length, saved, memory};
+    return buffers_in(memory, s, sequences, length, saved);
   }
 
   void require_backward() const {
@@ -232,22 +213,11 @@ class language_model {
     return executed_positions(e, length_);
   }
 
-  /// Which of the layers that run on parts of the weights executed layer `e` is.
-  [[nodiscard]] static std::size_t part_number(const schedule& steps, const executed_layer& e) {
-    std::size_t number = 0;
-    for (int i = 0; i < e.index; ++i) number += uses_parts(steps[i].plan);
-    return number;
-  }
-
-  /// What executed layer `e` computes by. Parts of weights are copied when `fresh`, and otherwise still there.
-  [[nodiscard]] layer_run<scalar> run_of(const weight_buffer<scalar>& w, const schedule& steps, const executed_layer& e,
-                                         bool fresh) {
-    layer_run<scalar> run{.step = e, .coefficient = coefficient_of(w, e), .weights = weights_of<const scalar>(w, e)};
-    if (uses_parts(e.plan)) {
-      partial_weights<scalar>& part = buffers_.parts[part_number(steps, e)];
-      run.weights = fresh ? part.take(run.weights) : part.taken(run.weights);
-    }
-    return run;
+  /// What executed layer `e` computes by.
+  [[nodiscard]] layer_run<scalar> run_of(const weight_buffer<scalar>& w, const executed_layer& e) {
+    return {.step = e,
+            .coefficient = coefficient_of(w, e),
+            .weights = weights_of<const scalar>(w, e, buffers_.frame_of(e).architecture.width)};
   }
 
   /// Calls f(handle) with the architecture of the layers of `e`'s visit.
@@ -286,7 +256,7 @@ class language_model {
       const bool latent = has_latents(e.plan);
       if (buffers_.frame_of(e).rows > 0) {
         if (e.enters && latent) enter_visit(s, backend_, w, latents_of(e), visit_of(e), activations_of(e).input.view());
-        const router_losses losses = run_layer(steps, run_of(w, steps, e, true));
+        const router_losses losses = run_layer(steps, run_of(w, e));
         if (has_experts(s, e.layer)) evaluations_.push_back({e.layer, e.visit, losses});
       }
       if (e.leaves && latent)
@@ -324,7 +294,7 @@ class language_model {
       frame<scalar>& in = buffers_.frame_of(e);
       if (in.rows == 0) continue;
       if (e.leaves && latent) leave_visit_backward(s, backend_, w, latents_of(e), visit_of(e), stream_gradient, dw);
-      const layer_run<scalar> run = run_of(w, steps, e, false);
+      const layer_run<scalar> run = run_of(w, e);
       // The record of the last executed layer is still there. What a layer writes anew for the next one has its old
       // bits.
       if (saved_ == saved_activations::inputs && !is_last) static_cast<void>(run_layer(steps, run));
@@ -332,15 +302,12 @@ class language_model {
       const auto gradient = latent ? visit_of(e).gradient.view() : stream_gradient;
       layer_activations<scalar>& a = activations_of(e);
       double coefficient = 0;
-      layer_gradients<scalar> to{.weights = weights_of<scalar>(dw, e),
-                                 .coefficient = e.plan.learned ? &coefficient : nullptr};
-      const layer_weights<scalar> whole = to.weights;
-      if (uses_parts(e.plan)) to.weights = buffers_.part_gradients[part_number(steps, e)].zeros(whole);
+      const layer_gradients<scalar> to{.weights = weights_of<scalar>(dw, e, in.architecture.width),
+                                       .coefficient = e.plan.learned ? &coefficient : nullptr};
       with_architecture(e, [&](const auto& arch) {
         feed_forward_block_backward(arch, backend_, run, in.geometry, router_scale, a, in.scratch, gradient, to);
         attention_block_backward(arch, backend_, run, in.geometry, length_of(e), a, in.scratch, gradient, to);
       });
-      if (uses_parts(e.plan)) buffers_.part_gradients[part_number(steps, e)].add_to(whole);
       if (e.plan.learned) dw(weight::coefficient, e.visit).data[0] += static_cast<scalar>(coefficient);
       if (e.enters && latent) enter_visit_backward(s, backend_, w, latents_of(e), visit_of(e), stream_gradient, dw);
     }

@@ -172,9 +172,9 @@ class weight_layout {
       case weight::value:
         return place(kv_width(s), width);
       case weight::query_norm:
-        return when(s.attention.norm != qk_norm::none, 1, query_norm_width(shapes::attention_input(s)));
+        return when(s.attention.norm != qk_norm::none, 1, query_norm_width(shapes::attention_input(s, s)));
       case weight::key_norm:
-        return when(s.attention.norm != qk_norm::none, 1, key_norm_width(shapes::attention_input(s)));
+        return when(s.attention.norm != qk_norm::none, 1, key_norm_width(shapes::attention_input(s, s)));
       case weight::output:
         return place(width, query_width(s));
       case weight::ffn_norm:
