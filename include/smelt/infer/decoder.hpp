@@ -176,7 +176,7 @@ class decoder {
       size_ = capacity() - count;
       read(std::span(tokens).first(static_cast<std::size_t>(count)), true);
     }
-    size_ = 0;
+    clear();
   }
 
   /// Checked tokens through all layers; the logits of the last one where they are `wanted`.

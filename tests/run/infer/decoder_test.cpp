@@ -88,11 +88,12 @@ double distance(std::span<const Scalar> found, const std::vector<double>& expect
   return found.size() == expected.size() ? worst / size : std::numeric_limits<double>::infinity();
 }
 
-/// Reads a prompt of `prompt` tokens, then the others one by one, and compares the logits at each of them.
+/// Reads a prompt of `prompt` tokens, then the others one by one, and compares the logits at each of them. A decoder
+/// that was just made need not be cleared.
 template <class B>
 void check_against(const rows_of_logits& expected, decoder<dynamic_arch, B>& found,
                    const std::vector<std::int32_t>& tokens, std::size_t prompt, double tolerance) {
-  found.clear();
+  if (found.size() > 0) found.clear();
   for (std::size_t t = (std::max)(prompt, std::size_t{1}) - 1; t < tokens.size(); ++t) {
     INFO("a prompt of " << prompt << " tokens, position " << t);
     const std::span<const typename B::scalar> logits =
@@ -128,8 +129,15 @@ TEST_CASE("the CPU backend decodes what the reference computes, with every instr
       const std::vector<std::int32_t> tokens = random_tokens(s, 12);
       const rows_of_logits expected = logits_of_forward(s, exact, random_weights<double>(s), tokens);
       const weight_buffer<float> w = random_weights<float>(s);
+      // What sums of floats in another order may be off by: in some models, several times as much as in others.
+      reference<float> rounding;
+      const rows_of_logits rounded = logits_of_forward(s, rounding, w, tokens);
+      double tolerance = 1e-5;
+      for (std::size_t t = 0; t < tokens.size(); ++t)
+        tolerance = (std::max)(tolerance, 3 * distance(std::span<const double>(rounded[t]), expected[t]));
+      REQUIRE(tolerance < 2e-4);
       decoder<dynamic_arch, decltype(backend)> found(dynamic_arch(s), backend, w, s.context);
-      for (const std::size_t prompt : {0, 1, 5, 12}) check_against(expected, found, tokens, prompt, 1e-5);
+      for (const std::size_t prompt : {0, 1, 5, 12}) check_against(expected, found, tokens, prompt, tolerance);
     }
   }
 }
