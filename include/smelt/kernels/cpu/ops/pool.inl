@@ -15,15 +15,53 @@ namespace detail {
   return (std::max)(task_latents(factor, width), (latents + policy::most_sums - 1) / policy::most_sums);
 }
 
-// shares[count]: the softmax of the rows' products with u. They are `width` floats apart.
-inline void softmax_shares(const float* x, std::int64_t count, std::int64_t width, const float* u,
-                           float* shares) noexcept {
-  for (std::int64_t i = 0; i < count; ++i) shares[i] = dot(u, x + i * width, width);
-  const float top = greatest(shares, count);
-  for_vectors(count, [&](auto get, auto put) { put(shares, exp(get(shares) - top)); });
-  const float inverse = 1.0F / sum(shares, count);
-  for_vectors(count, [&](auto get, auto put) { put(shares, get(shares) * inverse); });
+// Brings near what a walk over rows comes to a little behind `size` floats that it takes several rows at once of: a
+// processor that sees a few rows in turns does not foresee it.
+inline void prefetch_ahead(const float* rows, std::int64_t size) noexcept {
+  for (std::int64_t i = 0; i < size; i += 16) __builtin_prefetch(rows + policy::rows_ahead + i, 0, 3);
 }
+
+// Latents whose softmax is taken at once, a lane each, so that the latency of one's products hides that of the others'.
+inline constexpr std::int64_t latents_together = lanes;
+
+// What a softmax makes of latents [number, number + count), count <= latents_together: the scores of their rows, then
+// the rows' shares, [factor, latents_together].
+struct softmax_latents {
+  reference_ops::detail::latent_rows rows[latents_together];
+  float* shares;
+
+  // Scores of the rows that enter with u; -infinity stands for the others.
+  softmax_latents(std::int64_t number, std::int64_t count, std::int64_t factor, std::int64_t length,
+                  std::span<const std::int32_t> first, matrix_view<const float> x, const float* u, float* memory)
+      : shares(memory) {
+    std::fill_n(shares, factor * latents_together, -std::numeric_limits<float>::infinity());
+    for (std::int64_t j = 0; j < count; ++j) {
+      rows[j] = reference_ops::detail::rows_of_latent(number + j, factor, length, first);
+      for (std::int64_t t = rows[j].begin; t < rows[j].end; ++t) at(j, t) = dot(u, x.data + t * x.cols, x.cols);
+    }
+    floats top = load(shares);
+    for (std::int64_t i = 1; i < factor; ++i) {
+      const floats score = load(shares + i * latents_together);
+      top = score > top ? score : top;
+    }
+    floats total = {};
+    for (std::int64_t i = 0; i < factor; ++i) {
+      float* share = shares + i * latents_together;
+      const floats power = exp(load(share) - top);
+      store(share, power);
+      total += power;
+    }
+    for (std::int64_t i = 0; i < factor; ++i) {
+      float* share = shares + i * latents_together;
+      store(share, load(share) / total);
+    }
+  }
+
+  // Of row t, which enters the j-th of the latents.
+  [[nodiscard]] float& at(std::int64_t j, std::int64_t t) const noexcept {
+    return shares[(t - rows[j].chunk) * latents_together + j];
+  }
+};
 
 // z = the sum of weigh(get, row) over rows [0, count).
 template <class Weigh>
@@ -35,25 +73,22 @@ template <class Weigh>
   });
 }
 
-// The gradients of one latent of a softmax: dx += of its rows [count, width], and du +=.
+// The gradients of one latent of a softmax: dx += of its rows [count, width], whose shares and gradients of scores are
+// latents_together apart, and du +=.
 inline void pull_softmax(const float* x, std::int64_t count, std::int64_t width, const float* u, const float* dz,
-                         float* shares, float* pulls, float* dx, float* du) noexcept {
-  softmax_shares(x, count, width, u, shares);
-  float mean = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    pulls[i] = dot(dz, x + i * width, width);
-    mean += shares[i] * pulls[i];
-  }
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float share = shares[i];
-    const float dscore = share * (pulls[i] - mean);
-    const float* from = x + i * width;
-    float* to = dx + i * width;
-    for_vectors(width, [&](auto get, auto put) {
-      put(to, get(to) + share * get(dz) + dscore * get(u));
-      put(du, get(du) + dscore * get(from));
-    });
-  }
+                         const float* shares, const float* dscores, float* dx, float* du) noexcept {
+  prefetch_ahead(dx, count * width);
+  for_vectors(width, [&](auto get, auto put) {
+    const floats pull = get(dz);
+    const floats scorer = get(u);
+    floats sum = get(du);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float dscore = dscores[i * latents_together];
+      put(dx + i * width, get(dx + i * width) + shares[i * latents_together] * pull + dscore * scorer);
+      sum += dscore * get(x + i * width);
+    }
+    put(du, sum);
+  });
 }
 
 }  // namespace detail
@@ -69,30 +104,37 @@ void pool(context& c, Shape shape, matrix_view<const float> x, matrix_view<const
   const std::int64_t width = s.width;
   reference_ops::detail::check_pool<float>("pool", s, x, w, first, length, z);
   c.for_chunks(z.rows, detail::task_latents(s.factor, width), [&](std::int64_t begin, std::int64_t end) {
-    const arena_loan memory = c.lend();
-    const std::span<float> shares = memory->take<float>(s.factor);
+    if (s.encoder == encoder_kind::softmax) {
+      constexpr std::int64_t together = detail::latents_together;
+      const arena_loan memory = c.lend();
+      const std::span<float> shares = memory->take<float>(s.factor * together);
+      for (std::int64_t number = begin; number < end; number += together) {
+        const std::int64_t count = (std::min)(together, end - number);
+        const detail::softmax_latents latents(number, count, s.factor, length, first, x, w.data, shares.data());
+        for (std::int64_t j = 0; j < count; ++j) {
+          const std::int64_t t = latents.rows[j].begin;
+          const float* share = &latents.at(j, t);
+          detail::mix_rows(
+              latents.rows[j].end - t, width,
+              [&](auto get, std::int64_t i) { return share[i * together] * get(x.data + (t + i) * width); },
+              z.data + (number + j) * width);
+        }
+      }
+      return;
+    }
     for (std::int64_t j = begin; j < end; ++j) {
       const reference_ops::detail::latent_rows rows = reference_ops::detail::rows_of_latent(j, s.factor, length, first);
       const std::int64_t count = rows.end - rows.begin;
       const float* from = x.data + rows.begin * width;
       float* to = z.data + j * width;
-      switch (s.encoder) {
-        case encoder_kind::conv: {
-          const float* weights = w.data + (rows.begin - rows.chunk) * width;
-          detail::mix_rows(
-              count, width, [&](auto get, std::int64_t i) { return get(weights + i * width) * get(from + i * width); },
-              to);
-          break;
-        }
-        case encoder_kind::softmax:
-          detail::softmax_shares(from, count, width, w.data, shares.data());
-          detail::mix_rows(
-              count, width, [&](auto get, std::int64_t i) { return shares[i] * get(from + i * width); }, to);
-          break;
-        default: {
-          const float share = 1.0F / static_cast<float>(count);
-          detail::mix_rows(count, width, [&](auto get, std::int64_t i) { return share * get(from + i * width); }, to);
-        }
+      if (s.encoder == encoder_kind::conv) {
+        const float* weights = w.data + (rows.begin - rows.chunk) * width;
+        detail::mix_rows(
+            count, width, [&](auto get, std::int64_t i) { return get(weights + i * width) * get(from + i * width); },
+            to);
+      } else {
+        const float share = 1.0F / static_cast<float>(count);
+        detail::mix_rows(count, width, [&](auto get, std::int64_t i) { return share * get(from + i * width); }, to);
       }
     }
   });
@@ -109,42 +151,62 @@ void pool_backward(context& c, Shape shape, matrix_view<const float> x, matrix_v
   reference_ops::detail::check_pool<float>("pool_backward", s, x, w, first, length, dz);
   check_shape("pool_backward", "dx", dx, x.rows, width);
   check_shape("pool_backward", "dw", dw, w.rows, w.rows == 0 ? dw.cols : w.cols);
-  const std::int64_t latents = detail::summing_latents(s.factor, width, dz.rows);
-  const std::int64_t tasks = (dz.rows + latents - 1) / latents;
+  const std::int64_t chunk = detail::summing_latents(s.factor, width, dz.rows);
+  const std::int64_t tasks = (dz.rows + chunk - 1) / chunk;
   const std::int64_t size = w.size();
   const std::span<float> partial = c.shared().take<float>(tasks * size);
-  c.for_chunks(dz.rows, latents, [&](std::int64_t begin, std::int64_t end) {
-    float* sums = partial.data() + begin / latents * size;
+  c.for_chunks(dz.rows, chunk, [&](std::int64_t begin, std::int64_t end) {
+    float* sums = partial.data() + begin / chunk * size;
     std::fill_n(sums, size, 0.0F);
-    const arena_loan memory = c.lend();
-    const std::span<float> shares = memory->take<float>(s.factor);
-    const std::span<float> pulls = memory->take<float>(s.factor);
+    if (s.encoder == encoder_kind::softmax) {
+      constexpr std::int64_t together = detail::latents_together;
+      const arena_loan memory = c.lend();
+      const std::span<float> shares = memory->take<float>(s.factor * together);
+      const std::span<float> dscores = memory->take<float>(s.factor * together);
+      for (std::int64_t number = begin; number < end; number += together) {
+        const std::int64_t count = (std::min)(together, end - number);
+        const detail::softmax_latents latents(number, count, s.factor, length, first, x, w.data, shares.data());
+        // Gradients of the shares, then of the scores.
+        std::fill_n(dscores.data(), s.factor * together, 0.0F);
+        for (std::int64_t j = 0; j < count; ++j) {
+          const float* pull = dz.data + (number + j) * width;
+          for (std::int64_t t = latents.rows[j].begin; t < latents.rows[j].end; ++t)
+            dscores[(t - latents.rows[j].chunk) * together + j] = dot(pull, x.data + t * width, width);
+        }
+        floats mean = {};
+        for (std::int64_t i = 0; i < s.factor * together; i += together)
+          mean += load(shares.data() + i) * load(dscores.data() + i);
+        for (std::int64_t i = 0; i < s.factor * together; i += together)
+          store(dscores.data() + i, load(shares.data() + i) * (load(dscores.data() + i) - mean));
+        for (std::int64_t j = 0; j < count; ++j) {
+          const reference_ops::detail::latent_rows rows = latents.rows[j];
+          const std::int64_t at = (rows.begin - rows.chunk) * together + j;
+          detail::pull_softmax(x.data + rows.begin * width, rows.end - rows.begin, width, w.data,
+                               dz.data + (number + j) * width, shares.data() + at, dscores.data() + at,
+                               dx.data + rows.begin * width, sums);
+        }
+      }
+      return;
+    }
     for (std::int64_t j = begin; j < end; ++j) {
       const reference_ops::detail::latent_rows rows = reference_ops::detail::rows_of_latent(j, s.factor, length, first);
       const std::int64_t count = rows.end - rows.begin;
       const float* pull = dz.data + j * width;
       const float* from = x.data + rows.begin * width;
       float* to = dx.data + rows.begin * width;
-      switch (s.encoder) {
-        case encoder_kind::conv: {
-          const std::int64_t at = (rows.begin - rows.chunk) * width;
-          for (std::int64_t i = 0; i < count * width; i += width) {
-            for_vectors(width, [&](auto get, auto put) {
-              const floats gradient = get(pull);
-              put(to + i, get(to + i) + get(w.data + at + i) * gradient);
-              put(sums + at + i, get(sums + at + i) + get(from + i) * gradient);
-            });
-          }
-          break;
+      if (s.encoder == encoder_kind::conv) {
+        const std::int64_t at = (rows.begin - rows.chunk) * width;
+        for (std::int64_t i = 0; i < count * width; i += width) {
+          for_vectors(width, [&](auto get, auto put) {
+            const floats gradient = get(pull);
+            put(to + i, get(to + i) + get(w.data + at + i) * gradient);
+            put(sums + at + i, get(sums + at + i) + get(from + i) * gradient);
+          });
         }
-        case encoder_kind::softmax:
-          detail::pull_softmax(from, count, width, w.data, pull, shares.data(), pulls.data(), to, sums);
-          break;
-        default: {
-          const float share = 1.0F / static_cast<float>(count);
-          for (std::int64_t i = 0; i < count * width; i += width) {
-            for_vectors(width, [&](auto get, auto put) { put(to + i, get(to + i) + share * get(pull)); });
-          }
+      } else {
+        const float share = 1.0F / static_cast<float>(count);
+        for (std::int64_t i = 0; i < count * width; i += width) {
+          for_vectors(width, [&](auto get, auto put) { put(to + i, get(to + i) + share * get(pull)); });
         }
       }
     }

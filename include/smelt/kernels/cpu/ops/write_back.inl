@@ -19,10 +19,56 @@ namespace detail {
   return rows;
 }
 
-// The number that receiver i's coefficient is.
-[[nodiscard]] inline float coefficient_number(const write_back_shape& s, matrix_view<const float> w,
-                                              std::int64_t i) noexcept {
-  return s.writeback == writeback_kind::scalar ? w.data[i] : 1.0F;
+// What a coefficient is: 1, a number of its own, or a row of its own.
+enum class coefficient { one, number, row };
+
+// The gradients of `Receivers` rows that follow each other: dd = (or += unless it is `fresh`) the sum of coefficient *
+// pull, and the sums of the coefficients' gradients += increment * pull.
+template <coefficient Kind, int Receivers>
+void pull_receivers(const float* pull, std::int64_t width, const float* increment, const float* coefficients,
+                    bool fresh, float* dd, float* sums) noexcept {
+  prefetch_ahead(pull, Receivers * width);
+  floats products[Receivers] = {};
+  for_vectors(width, [&](auto get, auto put) {
+    floats total = fresh ? floats{} : get(dd);
+#pragma GCC unroll 4
+    for (int i = 0; i < Receivers; ++i) {
+      const floats gradient = get(pull + i * width);
+      if constexpr (Kind == coefficient::row) {
+        total += get(coefficients + i * width) * gradient;
+        put(sums + i * width, get(sums + i * width) + get(increment) * gradient);
+      } else if constexpr (Kind == coefficient::number) {
+        total += coefficients[i] * gradient;
+        products[i] += get(increment) * gradient;
+      } else {
+        total += gradient;
+      }
+    }
+    put(dd, total);
+  });
+  if constexpr (Kind == coefficient::number) {
+    for (int i = 0; i < Receivers; ++i) sums[i] += sum_lanes(products[i]);
+  }
+}
+
+// The same for any number of receivers.
+template <coefficient Kind>
+void pull_run(std::int64_t receivers, const float* pull, std::int64_t width, const float* increment,
+              const float* coefficients, bool fresh, float* dd, float* sums) noexcept {
+  const auto some = [&]<int Receivers>(std::integral_constant<int, Receivers>) {
+    pull_receivers<Kind, Receivers>(pull, width, increment, coefficients, fresh, dd, sums);
+    fresh = false;
+    receivers -= Receivers;
+    pull += Receivers * width;
+    if constexpr (Kind != coefficient::one) {
+      constexpr std::int64_t rows = Receivers;
+      coefficients += Kind == coefficient::row ? rows * width : rows;
+      sums += Kind == coefficient::row ? rows * width : rows;
+    }
+  };
+  while (receivers >= 4) some(std::integral_constant<int, 4>());
+  if (receivers >= 2) some(std::integral_constant<int, 2>());
+  if (receivers >= 1) some(std::integral_constant<int, 1>());
 }
 
 }  // namespace detail
@@ -58,7 +104,7 @@ void write_back(context& c, Shape shape, matrix_view<const float> h, matrix_view
             const float* coefficient = rows + received->receiver * width;
             for_vectors(width, [&](auto get, auto put) { put(to, get(before) + get(coefficient) * get(increment)); });
           } else {
-            const float coefficient = detail::coefficient_number(s, w, received->receiver);
+            const float coefficient = s.writeback == writeback_kind::scalar ? w.data[received->receiver] : 1.0F;
             for_vectors(width, [&](auto get, auto put) { put(to, get(before) + coefficient * get(increment)); });
           }
         }
@@ -91,24 +137,22 @@ void write_back_backward(context& c, Shape shape, matrix_view<const float> d, ma
       const std::int64_t receivers = (std::min)(factor, length - last % length);
       const float* increment = d.data + j * width;
       float* to = dd.data + j * width;
+      // Runs of rows that receive. The first of all is the chunk's own last row, which always does.
+      const auto receives = [&](std::int64_t i) { return first.empty() || first[last + i] <= last; };
       for (std::int64_t i = 0; i < receivers; ++i) {
-        if (!first.empty() && first[last + i] > last) continue;
-        const float* pull = dout.data + (last + i) * width;
-        // The first receiver is the chunk's own last row, which always receives.
-        const auto add = [&](auto get, auto put, auto coefficient) {
-          put(to, i == 0 ? coefficient * get(pull) : get(to) + coefficient * get(pull));
-        };
+        if (!receives(i)) continue;
+        const std::int64_t run = i;
+        while (i + 1 < receivers && receives(i + 1)) ++i;
+        const float* pull = dout.data + (last + run) * width;
+        using detail::coefficient;
         if (coefficients != nullptr) {
-          const float* coefficient = coefficients + i * width;
-          float* sum = sums + i * width;
-          for_vectors(width, [&](auto get, auto put) {
-            put(sum, get(sum) + get(increment) * get(pull));
-            add(get, put, get(coefficient));
-          });
+          detail::pull_run<coefficient::row>(i + 1 - run, pull, width, increment, coefficients + run * width, run == 0,
+                                             to, sums + run * width);
+        } else if (s.writeback == writeback_kind::scalar) {
+          detail::pull_run<coefficient::number>(i + 1 - run, pull, width, increment, w.data + run, run == 0, to,
+                                                sums + run);
         } else {
-          if (s.writeback == writeback_kind::scalar) sums[i] += dot(increment, pull, width);
-          const float coefficient = detail::coefficient_number(s, w, i);
-          for_vectors(width, [&](auto get, auto put) { add(get, put, coefficient); });
+          detail::pull_run<coefficient::one>(i + 1 - run, pull, width, increment, nullptr, run == 0, to, nullptr);
         }
       }
     }
