@@ -8,6 +8,7 @@
 #include <optional>
 #include <smelt/budget/memory.hpp>
 #include <smelt/core/error.hpp>
+#include <smelt/infer/with_visits.hpp>
 #include <smelt/io/spec_json.hpp>
 #include <smelt/model/architecture_handle.hpp>
 #include <smelt/train/bigram.hpp>
@@ -175,8 +176,8 @@ void add_run_options(CLI::App& command, run_settings& s) {
   add_real(command, "--clip", o.clip, "Largest gradient norm; 0 is none (default: 1)");
   add_real(command, "--balance", o.balance, "Coefficient of the balance loss (default: 0.01)");
   add_real(command, "--z", o.z, "Coefficient of the z-loss (default: 0.001)");
-  for (const char* name : {"--learning-rate", "--warmup", "--schedule", "--decay", "--final", "--weight-decay", "--clip",
-                           "--balance", "--z"})
+  for (const char* name : {"--learning-rate", "--warmup", "--schedule", "--decay", "--final", "--weight-decay",
+                           "--clip", "--balance", "--z"})
     command.get_option(name)->group(training);
   command.add_flag_callback(
              "--no-document-masks", [&o] { o.document_masks = false; }, "Let attention cross documents")
@@ -306,7 +307,7 @@ bool train_in_folder(const std::filesystem::path& path, const named_spec& of, co
   return finished;
 }
 
-checkpoint_losses evaluate_folder(const std::filesystem::path& folder, const std::string& data,
+checkpoint_losses evaluate_folder(const std::filesystem::path& folder, const std::string& data, int visits,
                                   const kernel_option& kernels_option, const common_options& common,
                                   const interrupt_guard& interrupt) {
   host_backend kernels = make_backend(kernels_option, common);
@@ -331,7 +332,8 @@ checkpoint_losses evaluate_folder(const std::filesystem::path& folder, const std
     throw error(errc::io, "'" + folder.string() + "' has no whole checkpoint" +
                               (found.skipped.empty() ? "; train one with smelt train" : ""));
   const checkpoint& from = *found.newest;
-  const spec architecture = spec_from_json(from.state.at("spec"));
+  const spec trained = spec_from_json(from.state.at("spec"));
+  const spec architecture = visits == 0 ? trained : with_visits(trained, visits);
   const nlohmann::json& saved = from.state.at("options");
 
   // The split of the run itself, or validation text would be text it was trained on.
@@ -367,6 +369,8 @@ checkpoint_losses evaluate_folder(const std::filesystem::path& folder, const std
   result.trained_dtype = dtype_of(from.state);
   result.dtype = name_of(kernels.compute());
   result.instruction_set = name_of(kernels.instructions());
+  result.trained_visits = span_of(trained).visits;
+  result.visits = span_of(architecture).visits;
   return result;
 }
 

@@ -65,13 +65,16 @@ struct checkpoint_losses {
   std::string trained_dtype{};  ///< what matrix products multiplied in while the model was trained
   std::string dtype{};          ///< what they multiplied in here
   std::string instruction_set{};
+  int trained_visits = 1;  ///< of the loop; 1 without one
+  int visits = 1;          ///< of the loop in this evaluation
 };
 
 /// Evaluates the newest whole checkpoint of the run in `folder` (or the checkpoint that is `folder`). On the text that
-/// the run was trained on only the validation split is read, on another all of it. Throws as open_newest_checkpoint
-/// and load_dataset do, errc::io when there is no checkpoint, errc::mismatch for another kind of tokens.
+/// the run was trained on only the validation split is read, on another all of it. `visits` other than 0 are those of
+/// its loop, instead of as many as in training. Throws as open_newest_checkpoint, load_dataset and with_visits do,
+/// errc::io when there is no checkpoint, errc::mismatch for another kind of tokens.
 [[nodiscard]] checkpoint_losses evaluate_folder(const std::filesystem::path& folder, const std::string& data,
-                                                const kernel_option& kernels, const common_options& common,
+                                                int visits, const kernel_option& kernels, const common_options& common,
                                                 const interrupt_guard& interrupt);
 
 }  // namespace smelt::tool
