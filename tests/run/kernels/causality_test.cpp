@@ -238,9 +238,9 @@ void for_each_op(Each each, std::int64_t length) {
   each("attention_cached", [](auto& b, const batch& of) { return cached_attention(b, of, 0); });
   each("attention_cached with a window", [](auto& b, const batch& of) { return cached_attention(b, of, 7); });
   // Of few experts a task takes blocks of tokens, of many the tokens of one; of some only a few have tokens.
-  for (const auto& [stored, active] : {std::pair(3, 2), std::pair(24, 2), std::pair(100, 1), std::pair(1, 1)}) {
-    each("experts of " + std::to_string(stored),
-         [stored = stored, active = active](auto& b, const batch& of) { return experts(b, of, stored, active); });
+  for (const auto& counts : {std::pair(3, 2), std::pair(24, 2), std::pair(100, 1), std::pair(1, 1)}) {
+    each("experts of " + std::to_string(counts.first),
+         [counts](auto& b, const batch& of) { return experts(b, of, counts.first, counts.second); });
   }
   for (const auto encoder : {smelt::encoder_kind::mean, smelt::encoder_kind::conv, smelt::encoder_kind::softmax}) {
     for (const auto writeback : {smelt::writeback_kind::direct, smelt::writeback_kind::scaled,

@@ -23,7 +23,8 @@ template <class B, class S = typename B::scalar>
 std::vector<S> pooled(B& backend, const smelt::pool_shape& shape, std::vector<S> x, std::vector<S> w,
                       const std::vector<std::int32_t>& first, std::int64_t length) {
   const auto sequences = static_cast<std::int64_t>(x.size()) / shape.width / length;
-  std::vector<S> z(static_cast<std::size_t>(sequences * (length / shape.factor) * shape.width), std::nan(""));
+  std::vector<S> z(static_cast<std::size_t>(sequences * (length / shape.factor) * shape.width),
+                   std::numeric_limits<S>::quiet_NaN());
   backend.pool(shape, view(x, shape.width), view(w, shape.width), first, length, view(z, shape.width));
   return z;
 }

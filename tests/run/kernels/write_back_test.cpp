@@ -27,7 +27,7 @@ template <class B, class S = typename B::scalar>
 std::vector<S> written(B& backend, const smelt::write_back_shape& shape, std::vector<S> h, std::vector<S> d,
                        std::vector<S> w, const std::vector<std::int32_t>& first, std::int64_t begin,
                        std::int64_t length) {
-  std::vector<S> out(h.size(), std::nan(""));
+  std::vector<S> out(h.size(), std::numeric_limits<S>::quiet_NaN());
   const bool numbers = shape.writeback == smelt::writeback_kind::scalar;
   backend.write_back(shape, view(h, shape.width), view(d, shape.width), view(w, numbers ? shape.factor : shape.width),
                      first, begin, length, view(out, shape.width));
