@@ -11,6 +11,7 @@
 #include <smelt/infer/with_visits.hpp>
 #include <smelt/io/spec_json.hpp>
 #include <smelt/model/architecture_handle.hpp>
+#include <smelt/probe/writeback_means.hpp>
 #include <smelt/train/bigram.hpp>
 #include <smelt/train/checkpoint.hpp>
 #include <smelt/train/log.hpp>
@@ -305,6 +306,40 @@ bool train_in_folder(const std::filesystem::path& path, const named_spec& of, co
     shown->note("stopped after step " + grouped(run.step()) + " of " + grouped(steps) +
                 (run.step() > 0 ? "; saved" : "; nothing to save yet"));
   return finished;
+}
+
+visit_findings findings_of(const std::filesystem::path& folder, const named_spec& of, const named_data& data,
+                           const run_settings& settings, const common_options& common,
+                           const interrupt_guard& interrupt) {
+  const spec& s = of.value;
+  visit_findings result;
+  if (span_of(s).count == 0) return result;
+  const found_checkpoint found = open_newest_checkpoint(folder);
+  if (!found.newest) throw error(errc::io, "'" + folder.string() + "' has no whole checkpoint");
+  weight_buffer<float> weights(s);
+  static_cast<void>(read_tensors(found.newest->weights, weights, s));
+  for (int visit = 0; visit < s.loop.visits.count; ++visit)
+    if (std::vector<double> means = writeback_means(s, weights, visit); !means.empty())
+      result.writebacks.push_back({visit, std::move(means)});
+
+  expert_overlaps overlaps(s);
+  if (overlaps.found().empty()) return result;
+  host_backend kernels = make_backend(settings.kernels, common);
+  // One sequence at a time: a model that saves all activations takes little memory then.
+  batch_plan plan = plan_of(settings.options);
+  plan.sequences = 1;
+  language_model<dynamic_arch, host_backend> model(dynamic_arch(s), kernels, plan.sequences, plan.context);
+  const auto hold = kernels.hold_weights();
+  const std::int64_t batches =
+      (std::min)(validation_batches(data.text.validation, plan), ceiling(settings.validation_tokens, plan.context));
+  batch filled;
+  for (std::int64_t i = 0; i < batches && !interrupt.asked(); ++i) {
+    fill_validation_batch(data.text.validation, plan, i, filled);
+    static_cast<void>(model.forward(weights, view(filled)));
+    overlaps.add(model, view(filled));
+  }
+  result.overlaps = overlaps.found();
+  return result;
 }
 
 checkpoint_losses evaluate_folder(const std::filesystem::path& folder, const std::string& data, int visits,

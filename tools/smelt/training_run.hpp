@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <smelt/probe/expert_overlap.hpp>
 #include <smelt/train/batches.hpp>
 #include <smelt/train/options.hpp>
 #include <string>
@@ -54,6 +55,25 @@ void require_trainable(const named_spec& of, const named_data& data, const run_s
 [[nodiscard]] bool train_in_folder(const std::filesystem::path& folder, const named_spec& of, const named_data& data,
                                    const run_settings& settings, const common_options& common,
                                    const interrupt_guard& interrupt);
+
+/// What the visits of a trained loop came to.
+struct visit_findings {
+  /// Means of a compressed visit's writeback over channels, one a receiver, from near to far.
+  struct writeback {
+    int visit = 0;  ///< 0-based
+    std::vector<double> means;
+  };
+  std::vector<writeback> writebacks;
+  std::vector<expert_overlap> overlaps;
+};
+
+/// Looks into the newest whole checkpoint of the run in `folder`, which is finished: into its weights, and into the
+/// experts that it chooses on the first validation tokens, as many as are read on the way. Nothing to find for a model
+/// without a loop, and nothing complete when `interrupt` is asked. Throws as open_newest_checkpoint does, and errc::io
+/// when there is no checkpoint.
+[[nodiscard]] visit_findings findings_of(const std::filesystem::path& folder, const named_spec& of,
+                                         const named_data& data, const run_settings& settings,
+                                         const common_options& common, const interrupt_guard& interrupt);
 
 /// A model from a checkpoint, evaluated.
 struct checkpoint_losses {
