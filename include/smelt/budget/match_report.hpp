@@ -92,7 +92,8 @@ namespace detail {
              ")";
     case match_outcome::too_large:
       return SMELT_M005
-          " (the base or its loop has FLOPs that 64 bits do not hold, or more than 2^56 parameters or 2^46 bytes)";
+          " (the base or its loop has FLOPs that 64 bits do not hold, or more than 2^56 parameters or bytes, "
+          "fewer where visits run on shares of sizes)";
   }
   return {};
 }

@@ -66,7 +66,7 @@ enum class match_outcome : int {
   loop_invalid,        ///< the base with the loop breaks a rule of the spec, such as a share of its own width
   options_invalid,     ///< a negative tolerance, multiple or limit, or bytes below 1
   convention_invalid,  ///< the FLOPs convention does not cover the base, or the base with the loop
-  too_large,           ///< the base or its loop has FLOPs that 64 bits do not hold, or 2^56 parameters, 2^46 bytes
+  too_large,           ///< the base or its loop has FLOPs that 64 bits do not hold, or 2^56 parameters or bytes
 };
 
 /// What keeps a budget from being met.
@@ -117,16 +117,15 @@ namespace detail {
   return most;
 }
 
-/// A multiple of the compression factors of `list`, as far as it is not above `most`: KV bytes a token are whole
-/// numbers of bytes over it.
-[[nodiscard]] constexpr std::int64_t common_compression(const visit_list& list, std::int64_t most) noexcept {
+/// What KV bytes a token are multiplied by to be whole numbers: a multiple of the compression factors of `list`, as far
+/// as it is not above 1,000 and the bytes of an element stay an int. Precondition: bytes >= 1.
+[[nodiscard]] constexpr std::int64_t kv_scale_of(const visit_list& list, int bytes) noexcept {
+  const std::int64_t most = 2'147'483'647 / bytes < 1'000 ? 2'147'483'647 / bytes : 1'000;
   std::int64_t n = 1;
   for (int i = 0; i < list.runs(); ++i)
     if (const std::int64_t m = common_multiple(n, visit_list::plan_of(list, i).compression); m <= most) n = m;
   return n;
 }
-/// The most that KV figures are multiplied by to be whole.
-inline constexpr std::int64_t most_kv_scale = 1'000;
 
 /// The options with the multiples that were left open, and every multiple one of the unit that the plans of `looped`
 /// need. Precondition: both specs are valid.
@@ -158,13 +157,16 @@ inline constexpr std::int64_t most_kv_scale = 1'000;
   if (!o.by.flops.covers_any_shape || gap_of(base, o.by.flops) != coverage_gap::none ||
       gap_of(looped, o.by.flops) != coverage_gap::none)
     return match_outcome::convention_invalid;
-  // The search costs candidates of up to 32 times these figures in 64 bits; it scales the FLOPs itself.
+  // The search costs candidates of up to 32 times these figures in 64 bits; it scales the FLOPs itself. Its models are
+  // multiples of the budgets where visits run on shares of sizes, had from widths of up to three units.
   constexpr std::int64_t most = std::int64_t{1} << 56;
   const size_units units = units_of(looped.loop.visits);
   const std::int64_t scale = units.width * units.hidden;
+  const std::int64_t most_flops = scale == 1 ? overflowed - 1 : overflowed / 16 / scale;
+  const std::int64_t kv_scale = kv_scale_of(looped.loop.visits, o.by.kv_bytes_per_element);
   const auto countable = [&](const spec& s) {
-    return flops(s, o.by.flops).train <= (overflowed - 1) / scale && parameters(s).stored <= most / scale &&
-           kv_cache(s, o.by.kv_bytes_per_element).bytes_at_context <= most / most_kv_scale / scale;
+    return flops(s, o.by.flops).train <= most_flops && parameters(s).stored <= most / scale &&
+           kv_cache(s, o.by.kv_bytes_per_element).bytes_at_context <= most / scale / kv_scale;
   };
   if (!countable(base) || !countable(looped)) return match_outcome::too_large;
   return match_outcome::found;

@@ -366,6 +366,55 @@ TEST_CASE("options far outside the base end in a reason, not in an overflow") {
   // Sequences of a hundred thousand tokens of a model of 400 billion parameters.
   CHECK(find_match(public_models::llama31_405b, middle_twice).outcome != match_outcome::too_large);
   CHECK(find_match(public_models::deepseek_v2, middle_twice).found());
+  // Elements of the KV cache so large that no multiple of them is an int, and chunks of every length.
+  loop_spec chunks{.count = loop_spec::half, .visits = visit_list{}.then({.compression = 7}).then({.compression = 12})};
+  for (const int bytes : {1, 2, 100'000'000, 2'147'483'647})
+    CHECK(find_match(base, chunks, any, {.by = {.kv_bytes_per_element = bytes}}).found());
+  const match_result exact = find_match(base, chunks, {.flops = 4_pct, .params = 1_pct, .kv_cache = 1_pct});
+  INFO(describe(exact));
+  CHECK(exact.found());
+}
+
+TEST_CASE("extreme sizes and shares end in a match or a reason, without undefined behaviour") {
+  draws d(13);
+  int searched = 0;
+  int too_large = 0;
+  for (int i = 0; i < 3'000; ++i) {
+    spec base = random_base(d);
+    int* const sizes[] = {&base.width,   &base.experts.hidden,     &base.experts.stored, &base.vocab,
+                          &base.context, &base.attention.head_dim, &base.dense_hidden};
+    for (int n = 0; n < 2; ++n)
+      *sizes[d.below(7)] = d.of({1, 2, 6, 1'000'000, 30'030, 510'510 * 2, 223'092'870, 2'147'483'646});
+    if (base.dense_layers == 0) base.dense_hidden = 0;
+    const auto share = [&](int size) {
+      const int den = d.of({2, 3, 5, 6, 30, 2'310, 510'510, size});
+      return size % den == 0 ? ratio{static_cast<int>(1 + d.below(den)), den} : ratio{};
+    };
+    const visit_plan first{.compression = d.of({1, 2, 3, 5, 7, 250}),
+                           .active = d.coin() ? base.experts.active : 0,
+                           .expert_hidden = share(base.experts.hidden),
+                           .stream = share(base.width)};
+    const visit_plan second{.expert_hidden = share(base.experts.hidden), .stream = share(base.width)};
+    const loop_spec loop{.count = loop_spec::half, .visits = visit_list{}.then(first).then(second, 2)};
+    spec looped = base;
+    looped.loop = loop;
+    if (!is_valid(base) || !is_valid(looped)) continue;
+    const match_options options{.vary = {.hidden = d.coin() ? hidden_rule::keep_ratio : hidden_rule::free},
+                                .width_multiple = d.of({0, 1, 8, 1'000'003}),
+                                .by = {.kv_bytes_per_element = d.of({1, 2, 64, 2'147'483'647})}};
+    const match_result r = find_match(base, loop, {}, options);
+    if (r.outcome == match_outcome::too_large) {
+      ++too_large;
+      continue;
+    }
+    if (r.outcome == match_outcome::options_invalid) continue;
+    ++searched;
+    INFO(describe(r));
+    CHECK(first_violation(r.partner).broken == rule::none);
+    CHECK(r.found() == compare(r.partner, base, {}, options.by).ok);
+  }
+  CHECK(searched > 300);
+  CHECK(too_large > 300);
 }
 
 }  // namespace
