@@ -231,6 +231,12 @@ table budgets_table(const std::vector<budgets>& all) {
   parameters("  active, without it", &parameter_count::active_without_input_table);
   parameters("  non-embedding", &parameter_count::non_embedding);
   parameters("  stored, a tied head twice", &parameter_count::stored);
+  const auto of_visits = [](const budgets& b) {
+    return b.params.own_attention + b.params.coefficients + b.params.encoders + b.params.writebacks +
+           b.params.projections;
+  };
+  if (std::ranges::any_of(all, [&](const budgets& b) { return of_visits(b) > 0; }))
+    whole("  kept by single visits", of_visits, "parameters");
   const std::string unit = all.front().counted_by.unit == operation::flop ? "FLOP/token" : "MAC/token";
   const auto operations = [&](const std::string& name, std::int64_t flop_count::* value) {
     row(name, [&](const budgets& b) { return b.flops.covered() ? grouped(b.flops.*value) : "not counted"; }, unit);

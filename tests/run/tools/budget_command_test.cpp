@@ -187,6 +187,23 @@ TEST_CASE("budget checks one architecture against another", "[tools][budget]") {
   CHECK(itself["match"]["ok"] == true);
 }
 
+TEST_CASE("budget counts what single visits keep", "[tools][budget]") {
+  const json b = json_of({"budget", "micro-latentloop-conv"});
+  const std::int64_t width = b["spec"]["width"];
+  CHECK(b["params"]["encoders"] == 2 * width);
+  CHECK(b["params"]["writebacks"] == 2 * width);
+  CHECK(b["params"]["coefficients"] == 0);
+  CHECK(json_of({"budget", "micro-loop-3-learned"})["params"]["coefficients"] == 3);
+  const json half = json_of({"budget", "micro-half-stream"});
+  const std::int64_t h = half["spec"]["width"];
+  CHECK(half["params"]["projections"] == 2 * h * (h / 2));
+  CHECK(half["flops"]["visit_projections"] == 2 * h * h * half["flops"]["context"].get<std::int64_t>());
+  CHECK_THAT(run_tool({"budget", "micro-half-stream"}).out, ContainsSubstring("  kept by single visits "));
+  CHECK_THAT(run_tool({"budget", "micro-half-stream"}).out,
+             ContainsSubstring("visited 2 times by h1/2+1: 12 executed"));
+  CHECK(run_tool({"budget", "micro"}).out.find("single visits") == std::string::npos);
+}
+
 TEST_CASE("sparsity is measured against the control", "[tools][budget]") {
   const json own = json_of({"budget", "nano-control"});
   CHECK(own["sparsity"]["s"].get<double>() == Approx(0).margin(1e-12));
