@@ -5,6 +5,7 @@
 #include <smelt/core/carver.hpp>
 #include <smelt/core/page_block.hpp>
 #include <smelt/model/activations.hpp>
+#include <smelt/spec/rules.hpp>
 #include <smelt/spec/schedule.hpp>
 
 #include "catch.hpp"
@@ -66,6 +67,42 @@ TEST_CASE("activations_of_visit counts the buffers of a visit's record") {
     REQUIRE(activations_of_visit(s, plan, tokens, rows) ==
             elements(a.stream, a.pooled, a.output, a.narrow_increment, a.increment));
   }
+}
+
+TEST_CASE("the activations of a budget are what a model's buffers hold for its backward pass") {
+  testing::random_specs draw(14);
+  int visited = 0;
+  int with_latents = 0;
+  for (int i = 0; i < 400; ++i) {
+    spec s = draw();
+    if (has_latent_attention(s)) continue;
+    s.context = draw.between(1, 9);
+    if (!is_valid(s)) continue;
+    const std::int64_t sequences = draw.between(1, 3);
+    const std::int64_t tokens = sequences * s.context;
+    const auto rows_of = [&](const visit_plan& plan) { return sequences * (s.context / plan.compression); };
+    carver measure;
+    static_cast<void>(model_buffers<float>(s, tokens, saved_activations::all, rows_of, measure));
+    const page_block block(measure.used());
+    carver memory({block.data(), block.size()});
+    model_buffers<float> b(s, tokens, saved_activations::all, rows_of, memory);
+    std::int64_t held = 0;
+    for (layer_activations<float>& a : b.layers) {
+      const routing<float>& r = a.routed;
+      held += elements(a.input, a.raw_query, a.raw_key, a.query, a.key, a.value, a.attended, a.middle, a.ffn_input,
+                       a.routed.scores, a.routed.weights, a.gate, a.up, a.shared_gate, a.shared_up) +
+              lengths(a.attention_rms, a.query_rms, a.key_rms, a.logsumexp, a.ffn_rms, r.logsumexp, r.load) +
+              lengths(r.ids, r.offsets, r.assignment, r.row);
+    }
+    for (visit_activations<float>& v : b.visits) {
+      held += elements(v.stream, v.pooled, v.output, v.narrow_increment, v.increment);
+      ++visited;
+      with_latents += !v.stream.span().empty();
+    }
+    REQUIRE(memory_of_training(s, {.tokens = tokens}).activations == 4 * held);
+  }
+  CHECK(visited > 100);
+  CHECK(with_latents > 30);
 }
 
 TEST_CASE("training memory is the sum over the executed schedule") {
