@@ -22,7 +22,7 @@ struct eval_arguments {
 };
 
 /// How often the loop was visited then and now.
-std::string visits_text(const checkpoint_losses& found) {
+std::string visits_note(const checkpoint_losses& found) {
   return "trained with " + std::to_string(found.trained_visits) + (found.trained_visits == 1 ? " visit" : " visits") +
          ", evaluated with " + std::to_string(found.visits);
 }
@@ -43,7 +43,7 @@ int eval(const common_options& common, const eval_arguments& a) {
     j["instruction_set"] = found.instruction_set;
     j["trained_visits"] = found.trained_visits;
     j["visits"] = found.visits;
-    if (a.visits > 0) j["note"] = visits_text(found);
+    if (a.visits > 0) j["note"] = visits_note(found);
     j["validation"] = summary_json(found.losses);
     j["bigram_entropy"] = found.bigram_entropy;
     std::cout << j.dump(2) << "\n";
@@ -51,7 +51,7 @@ int eval(const common_options& common, const eval_arguments& a) {
   }
   table t = losses_table({{"step " + grouped(found.step), found.losses}}, found.bigram_entropy);
   t.caption = "Loss of " + found.folder;
-  if (a.visits > 0) t.caption += ", " + visits_text(found);
+  if (a.visits > 0) t.caption += ", " + visits_note(found);
   t.notes.push_back(found.split == "all" ? "text: all of " + a.data + ", which is not what the model was trained on"
                                          : "text: the validation split of " + a.data);
   t.notes.push_back("matrix products: " + found.dtype + " (" + found.instruction_set + "), " +
