@@ -202,9 +202,9 @@ class plan_words {
   return loop;
 }
 
-/// The visits as `parse_loop` reads them: `parse_loop("middle:" + visits_text(list)).visits == list`. Precondition: a
+/// The visits as `parse_loop` reads them: `parse_loop("middle:" + plans_text(list)).visits == list`. Precondition: a
 /// valid spec has the list.
-[[nodiscard]] inline std::string visits_text(const visit_list& list) {
+[[nodiscard]] inline std::string plans_text(const visit_list& list) {
   if (list == visits(list.count)) return std::to_string(list.count);
   std::string text;
   for (int i = 0; i < list.runs(); ++i) {

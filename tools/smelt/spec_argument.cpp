@@ -80,7 +80,7 @@ std::string summary(const spec& s) {
   const loop_span span = span_of(s);
   std::string text = count(s.layers, "layer", "layers");
   if (span.count > 0) {
-    const std::string plans = visits_text(s.loop.visits);
+    const std::string plans = plans_text(s.loop.visits);
     text += " (" + std::to_string(span.first) + " to " + std::to_string(span.first + span.count - 1) + " visited " +
             std::to_string(span.visits) + " times";
     if (plans != std::to_string(span.visits)) text += " by " + plans;

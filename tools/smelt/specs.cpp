@@ -49,7 +49,7 @@ int list_specs(const common_options& common) {
                         {}});
     const parameter_count p = parameters(s.value);
     groups.back().rows.push_back({s.name, std::to_string(s.value.layers), std::to_string(schedule(s.value).size()),
-                                  span_of(s.value).count == 0 ? "" : visits_text(s.value.loop.visits),
+                                  span_of(s.value).count == 0 ? "" : plans_text(s.value.loop.visits),
                                   std::to_string(s.value.width), std::to_string(s.value.experts.stored),
                                   std::to_string(s.value.experts.active), compact(static_cast<double>(p.total)),
                                   compact(static_cast<double>(p.active)), s.description});

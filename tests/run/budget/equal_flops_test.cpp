@@ -77,7 +77,8 @@ TEST_CASE("LatentLoop's setting: all budgets within 1 %, and total FLOPs by the 
     const parameter_count p = parameters(untied_partner);
     untied_partner.loop = loop;
     CHECK(parameters(untied_partner).non_embedding - tied_size == parameters(untied_partner).own_attention);
-    const std::int64_t expert = p.experts / untied_partner.experts.stored + untied_partner.width * base.layers;
+    const std::int64_t expert =
+        p.experts / untied_partner.experts.stored + std::int64_t{untied_partner.width} * base.layers;
     const std::int64_t fewer = (parameters(untied_partner).own_attention + expert / 2) / expert;
     CHECK(fewer >= 1);
     const match_result paid = find_match(base, loop, one_percent,

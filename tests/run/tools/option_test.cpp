@@ -104,15 +104,15 @@ TEST_CASE("every list of visits can be written on the command line", "[tools][op
   testing::random_specs draw(31);
   for (int i = 0; i < 1'000; ++i) {
     const spec s = draw();
-    const std::string text = "3+2:" + visits_text(s.loop.visits);
+    const std::string text = "3+2:" + plans_text(s.loop.visits);
     if (s.loop.visits.count == 0) continue;
     INFO(text);
     CHECK(parse_loop(text) == loop_spec{.first = 3, .count = 2, .visits = s.loop.visits});
   }
-  CHECK(visits_text(visits(2)) == "2");
-  CHECK(visits_text(visits(1, {.residual = {3, 1}})) == "3,x1");
-  CHECK(visits_text(visits(2, {})) == "1,x2");
-  CHECK(visits_text(visit_list{}.then({}).then({.residual = {0, 1}})) == "1+0");
+  CHECK(plans_text(visits(2)) == "2");
+  CHECK(plans_text(visits(1, {.residual = {3, 1}})) == "3,x1");
+  CHECK(plans_text(visits(2, {})) == "1,x2");
+  CHECK(plans_text(visit_list{}.then({}).then({.residual = {0, 1}})) == "1+0");
   for (const char* text : {"1/4+1", "c2,own+1", "-1/2,learned,c3,conv,direct,chunk,own,k2,f1/2,h1/2,x2+1", "3,x1"})
-    CHECK(visits_text(parse_loop(std::string("middle:") + text).visits) == text);
+    CHECK(plans_text(parse_loop(std::string("middle:") + text).visits) == text);
 }
