@@ -259,26 +259,6 @@ TEST_CASE("keys that know the next token are a leak that the probe finds", "[pro
   CHECK(r.leak->position == r.leak->prefix - 1);
 }
 
-TEST_CASE("sequences shorter than a chunk are the model without that visit", "[probe][causality]") {
-  oracle backend;
-  const spec with = compressed(4);
-  spec without = with;
-  without.loop.visits = visits(1, visit_plan{});
-  const weight_buffer<double> w = smelt_test::random_weights<double>(with);
-  const weight_buffer<double> v = smelt_test::random_weights<double>(without);
-  for (const std::int64_t length : {1, 2, 3}) {
-    language_model<dynamic_arch, oracle> a(dynamic_arch(with), backend, 1, length);
-    language_model<dynamic_arch, oracle> b(dynamic_arch(without), backend, 1, length);
-    const smelt_test::owned_batch batch(with.vocab, 1, length);
-    const forward_result left = a.forward(w, batch.view());
-    const forward_result right = b.forward(v, batch.view());
-    CHECK(left.evaluations.size() == right.evaluations.size());
-    CHECK(left.mean_balance() == right.mean_balance());
-    CHECK(left.cross_entropy.nats == right.cross_entropy.nats);
-    CHECK(std::equal(a.hidden().data, a.hidden().data + a.hidden().size(), b.hidden().data));
-  }
-}
-
 TEST_CASE("a probe counts what it compared, and one that sees nothing change does not hold", "[probe][causality]") {
   oracle backend;
   const spec s = compressed(2);
