@@ -15,8 +15,8 @@ namespace detail {
   return (std::max)(task_latents(factor, width), (latents + policy::most_sums - 1) / policy::most_sums);
 }
 
-// Brings near what a walk over rows comes to a little behind `size` floats that it takes several rows at once of: a
-// processor that sees a few rows in turns does not foresee it.
+// Brings near what a walk over rows comes to a little behind the `size` floats that it is at. A processor that sees a
+// few rows read in turns does not foresee it.
 inline void prefetch_ahead(const float* rows, std::int64_t size) noexcept {
   for (std::int64_t i = 0; i < size; i += 16) __builtin_prefetch(rows + policy::rows_ahead + i, 0, 3);
 }
@@ -63,13 +63,29 @@ struct softmax_latents {
   }
 };
 
+// Calls some(rows, first) for runs of 4 of `count` rows, then of 2 and of 1, with a number of rows that the compiler
+// knows.
+template <class Some>
+[[gnu::always_inline]] inline void for_few(std::int64_t count, Some some) noexcept {
+  std::int64_t first = 0;
+  for (; first + 4 <= count; first += 4) some(std::integral_constant<int, 4>(), first);
+  if (first + 2 <= count) {
+    some(std::integral_constant<int, 2>(), first);
+    first += 2;
+  }
+  if (first < count) some(std::integral_constant<int, 1>(), first);
+}
+
 // z = the sum of weigh(get, row) over rows [0, count).
 template <class Weigh>
 [[gnu::always_inline]] inline void mix_rows(std::int64_t count, std::int64_t width, Weigh weigh, float* z) noexcept {
-  for_vectors(width, [&](auto get, auto put) {
-    floats sum = weigh(get, std::int64_t{0});
-    for (std::int64_t i = 1; i < count; ++i) sum += weigh(get, i);
-    put(z, sum);
+  for_few(count, [&]<int Rows>(std::integral_constant<int, Rows>, std::int64_t first) {
+    for_vectors(width, [&](auto get, auto put) {
+      floats sum = first == 0 ? floats{} : get(z);
+#pragma GCC unroll 4
+      for (int i = 0; i < Rows; ++i) sum += weigh(get, first + i);
+      put(z, sum);
+    });
   });
 }
 
@@ -78,16 +94,26 @@ template <class Weigh>
 inline void pull_softmax(const float* x, std::int64_t count, std::int64_t width, const float* u, const float* dz,
                          const float* shares, const float* dscores, float* dx, float* du) noexcept {
   prefetch_ahead(dx, count * width);
-  for_vectors(width, [&](auto get, auto put) {
-    const floats pull = get(dz);
-    const floats scorer = get(u);
-    floats sum = get(du);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const float dscore = dscores[i * latents_together];
-      put(dx + i * width, get(dx + i * width) + shares[i * latents_together] * pull + dscore * scorer);
-      sum += dscore * get(x + i * width);
+  for_few(count, [&]<int Rows>(std::integral_constant<int, Rows>, std::int64_t first) {
+    float share[Rows];
+    float dscore[Rows];
+    for (int i = 0; i < Rows; ++i) {
+      share[i] = shares[(first + i) * latents_together];
+      dscore[i] = dscores[(first + i) * latents_together];
     }
-    put(du, sum);
+    const float* from = x + first * width;
+    float* to = dx + first * width;
+    for_vectors(width, [&](auto get, auto put) {
+      const floats pull = get(dz);
+      const floats scorer = get(u);
+      floats sum = get(du);
+#pragma GCC unroll 4
+      for (int i = 0; i < Rows; ++i) {
+        put(to + i * width, get(to + i * width) + share[i] * pull + dscore[i] * scorer);
+        sum += dscore[i] * get(from + i * width);
+      }
+      put(du, sum);
+    });
   });
 }
 
@@ -127,6 +153,7 @@ void pool(context& c, Shape shape, matrix_view<const float> x, matrix_view<const
       const std::int64_t count = rows.end - rows.begin;
       const float* from = x.data + rows.begin * width;
       float* to = z.data + j * width;
+      detail::prefetch_ahead(from, count * width);
       if (s.encoder == encoder_kind::conv) {
         const float* weights = w.data + (rows.begin - rows.chunk) * width;
         detail::mix_rows(

@@ -22,53 +22,38 @@ namespace detail {
 // What a coefficient is: 1, a number of its own, or a row of its own.
 enum class coefficient { one, number, row };
 
-// The gradients of `Receivers` rows that follow each other: dd = (or += unless it is `fresh`) the sum of coefficient *
+// The gradients of `receivers` rows that follow each other: dd = (or += unless it is `fresh`) the sum of coefficient *
 // pull, and the sums of the coefficients' gradients += increment * pull.
-template <coefficient Kind, int Receivers>
-void pull_receivers(const float* pull, std::int64_t width, const float* increment, const float* coefficients,
-                    bool fresh, float* dd, float* sums) noexcept {
-  prefetch_ahead(pull, Receivers * width);
-  floats products[Receivers] = {};
-  for_vectors(width, [&](auto get, auto put) {
-    floats total = fresh ? floats{} : get(dd);
-#pragma GCC unroll 4
-    for (int i = 0; i < Receivers; ++i) {
-      const floats gradient = get(pull + i * width);
-      if constexpr (Kind == coefficient::row) {
-        total += get(coefficients + i * width) * gradient;
-        put(sums + i * width, get(sums + i * width) + get(increment) * gradient);
-      } else if constexpr (Kind == coefficient::number) {
-        total += coefficients[i] * gradient;
-        products[i] += get(increment) * gradient;
-      } else {
-        total += gradient;
-      }
-    }
-    put(dd, total);
-  });
-  if constexpr (Kind == coefficient::number) {
-    for (int i = 0; i < Receivers; ++i) sums[i] += sum_lanes(products[i]);
-  }
-}
-
-// The same for any number of receivers.
 template <coefficient Kind>
-void pull_run(std::int64_t receivers, const float* pull, std::int64_t width, const float* increment,
-              const float* coefficients, bool fresh, float* dd, float* sums) noexcept {
-  const auto some = [&]<int Receivers>(std::integral_constant<int, Receivers>) {
-    pull_receivers<Kind, Receivers>(pull, width, increment, coefficients, fresh, dd, sums);
-    fresh = false;
-    receivers -= Receivers;
-    pull += Receivers * width;
-    if constexpr (Kind != coefficient::one) {
-      constexpr std::int64_t rows = Receivers;
-      coefficients += Kind == coefficient::row ? rows * width : rows;
-      sums += Kind == coefficient::row ? rows * width : rows;
-    }
-  };
-  while (receivers >= 4) some(std::integral_constant<int, 4>());
-  if (receivers >= 2) some(std::integral_constant<int, 2>());
-  if (receivers >= 1) some(std::integral_constant<int, 1>());
+void pull_receivers(std::int64_t receivers, const float* pull, std::int64_t width, const float* increment,
+                    const float* coefficients, bool fresh, float* dd, float* sums) noexcept {
+  prefetch_ahead(pull, receivers * width);
+  for_few(receivers, [&]<int Rows>(std::integral_constant<int, Rows>, std::int64_t first) {
+    const float* from = pull + first * width;
+    const float* rows = coefficients + (Kind == coefficient::row ? first * width : std::int64_t{0});
+    float* row_sums = sums + (Kind == coefficient::row ? first * width : std::int64_t{0});
+    float numbers[Rows] = {};
+    floats products[Rows] = {};
+    for (int i = 0; Kind == coefficient::number && i < Rows; ++i) numbers[i] = coefficients[first + i];
+    for_vectors(width, [&](auto get, auto put) {
+      floats total = fresh && first == 0 ? floats{} : get(dd);
+#pragma GCC unroll 4
+      for (int i = 0; i < Rows; ++i) {
+        const floats gradient = get(from + i * width);
+        if constexpr (Kind == coefficient::row) {
+          total += get(rows + i * width) * gradient;
+          put(row_sums + i * width, get(row_sums + i * width) + get(increment) * gradient);
+        } else if constexpr (Kind == coefficient::number) {
+          total += numbers[i] * gradient;
+          products[i] += get(increment) * gradient;
+        } else {
+          total += gradient;
+        }
+      }
+      put(dd, total);
+    });
+    for (int i = 0; Kind == coefficient::number && i < Rows; ++i) sums[first + i] += sum_lanes(products[i]);
+  });
 }
 
 }  // namespace detail
@@ -146,13 +131,13 @@ void write_back_backward(context& c, Shape shape, matrix_view<const float> d, ma
         const float* pull = dout.data + (last + run) * width;
         using detail::coefficient;
         if (coefficients != nullptr) {
-          detail::pull_run<coefficient::row>(i + 1 - run, pull, width, increment, coefficients + run * width, run == 0,
-                                             to, sums + run * width);
+          detail::pull_receivers<coefficient::row>(i + 1 - run, pull, width, increment, coefficients + run * width,
+                                                   run == 0, to, sums + run * width);
         } else if (s.writeback == writeback_kind::scalar) {
-          detail::pull_run<coefficient::number>(i + 1 - run, pull, width, increment, w.data + run, run == 0, to,
-                                                sums + run);
+          detail::pull_receivers<coefficient::number>(i + 1 - run, pull, width, increment, w.data + run, run == 0, to,
+                                                      sums + run);
         } else {
-          detail::pull_run<coefficient::one>(i + 1 - run, pull, width, increment, nullptr, run == 0, to, nullptr);
+          detail::pull_receivers<coefficient::one>(i + 1 - run, pull, width, increment, nullptr, run == 0, to, nullptr);
         }
       }
     }
