@@ -66,13 +66,15 @@ int compare_specs(const common_options& common, const compare_arguments& a) {
   for (const named_spec& s : specs) require_trainable(s, data, settings);
   const std::filesystem::path out = settings.out;
   for (const named_spec& s : specs) {
-    if (!train_in_folder(out / s.name, s, data, settings, common, interrupt)) {
+    const bool trained = train_in_folder(out / s.name, s, data, settings, common, interrupt);
+    if (trained) {
+      result.stories.push_back(story_of(out / s.name));
+      result.found.push_back(findings_of(out / s.name, s, data, settings, common, interrupt));
+    }
+    if (!trained || interrupt.asked()) {
       std::cerr << "smelt: note: go on with the same command and --resume\n";
       return exit_interrupted;
     }
-    result.stories.push_back(story_of(out / s.name));
-    result.found.push_back(findings_of(out / s.name, s, data, settings, common, interrupt));
-    if (interrupt.asked()) return exit_interrupted;
   }
 
   const nlohmann::ordered_json j = to_json(result);

@@ -177,9 +177,10 @@ template <class T>
 [[nodiscard]] double largest_difference(const std::vector<T>& a, const std::vector<T>& b, std::int64_t width,
                                         std::int64_t begin, std::int64_t end) {
   double largest = 0;
-  for (auto i = static_cast<std::size_t>(begin * width); i < static_cast<std::size_t>(end * width); ++i) {
-    if (std::memcmp(&a[i], &b[i], sizeof(T)) == 0) continue;
-    const double difference = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+  for (std::int64_t i = begin * width; i < end * width; ++i) {
+    if (first_difference(a, b, 1, i, i + 1) < 0) continue;
+    const auto at = static_cast<std::size_t>(i);
+    const double difference = std::abs(static_cast<double>(a[at]) - static_cast<double>(b[at]));
     largest = (std::max)(largest, std::isfinite(difference) ? difference : HUGE_VAL);
   }
   return largest;
