@@ -72,7 +72,7 @@ struct causality_probe {
 
 [[nodiscard]] inline table causality_table(const causality_probe& p) {
   const causality_report& r = p.report;
-  table t{"Causality of " + p.name, {{"", false}, {"", false}}, {}};
+  table t{"Causality of " + p.name, {{"probe", false}, {"found", false}}, {}};
   t.rows = {{"lengths", lengths_text(p.lengths)},
             {"pairs of batches", grouped(r.comparisons)},
             {"positions compared", grouped(r.positions)},
