@@ -176,7 +176,9 @@ class language_model {
       throw error(errc::invalid_argument, "sequence length must be from 1 to the context of " +
                                               std::to_string(s.context) + " tokens, found " + std::to_string(length));
     // Kernels number the assignments of tokens to experts, and with them the tokens, in 32 bits.
-    const std::int64_t slots = has_experts(s, s.layers - 1) ? s.experts.active : 1;
+    std::int64_t slots = 1;
+    for (const executed_layer e : schedule(s))
+      if (has_experts(s, e.layer)) slots = (std::max)(slots, std::int64_t{active_experts(s, e.plan)});
     const std::int64_t most = (std::numeric_limits<std::int32_t>::max)() / slots / length;
     if (sequences > most)
       throw error(errc::invalid_argument, "a batch of sequences of " + std::to_string(length) + " tokens with " +

@@ -455,6 +455,16 @@ TEST_CASE("sizes that no machine can hold are refused, not wrapped around", "[mo
   CHECK_THROWS_WITH(model(dynamic_arch(s), backend, 1, 1), ContainsSubstring("2^56"));
 }
 
+TEST_CASE("assignments that 32 bits cannot number are refused, those of a visit to more experts too", "[model]") {
+  oracle backend;
+  using model = language_model<dynamic_arch, oracle>;
+  spec s = smelt_test::tiny;
+  s.layers = 4;
+  s.loop = {.count = loop_spec::half, .visits = visit_list{}.then({.active = 3}).then({})};
+  const std::int64_t sequences = (std::int64_t{1} << 31) / 3 / s.context + 1;
+  CHECK_THROWS_WITH(model(dynamic_arch(s), backend, sequences, s.context), ContainsSubstring("3 experts each"));
+}
+
 TEST_CASE("one of everything is a model, and so is one whose targets all count for nothing", "[model]") {
   oracle backend;
   const spec s{.vocab = 1,
