@@ -22,7 +22,7 @@ namespace smelt {
       "shared_gate", "shared_up",      "shared_down", "dense_gate",   "dense_up",    "dense_down", "final_norm",
       "head",        "coefficient",    "encoder",     "writeback",    "stream_down", "stream_up"};
   static_assert(std::size(names) == static_cast<std::size_t>(weight::stream_up) + 1);
-  const std::string name = names[static_cast<int>(w)];
+  std::string name = names[static_cast<int>(w)];
   if (index < 0) return name;
   if (is_of_visit(w)) return "visit " + std::to_string(index) + " " + name;
   if (index < s.layers) return "layer " + std::to_string(index) + " " + name;
