@@ -67,6 +67,9 @@ class weight_layout {
   constexpr explicit weight_layout(const spec& s) noexcept
       : spec_(s), layers_(s.layers + attention_copies(s) * span_of(s).count) {}
 
+  /// The spec whose weights these are.
+  [[nodiscard]] constexpr const spec& architecture() const noexcept { return spec_; }
+
   /// Layers with weights: the physical ones and, behind them, those that have nothing but a visit's own attention.
   [[nodiscard]] constexpr int layers() const noexcept { return layers_; }
 

@@ -55,7 +55,7 @@ struct gradient_norm {
 
 /// Norm of `gradients` over all weights that gradients move. Does not overflow for finite gradients.
 template <Backend B>
-[[nodiscard]] gradient_norm norm_of(B& backend, const spec& s, const weight_buffer<typename B::scalar>& gradients) {
+[[nodiscard]] gradient_norm norm_of(B& backend, const weight_buffer<typename B::scalar>& gradients) {
   const auto norm_from = [&](std::int64_t first, std::int64_t last) {
     return backend.norm(
         gradients.all().subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)));
@@ -86,7 +86,8 @@ template <Backend B>
   if (finite) return result;
   gradients.layout().for_each([&](weight w, int layer, const weight_place& p) {
     if (w == weight::balance_bias || !result.not_finite.empty()) return;
-    if (!std::isfinite(norm_from(p.offset, p.offset + p.size()))) result.not_finite = describe(s, w, layer);
+    if (!std::isfinite(norm_from(p.offset, p.offset + p.size())))
+      result.not_finite = describe(gradients.layout().architecture(), w, layer);
   });
   return result;
 }

@@ -198,7 +198,7 @@ class trainer final : public training {
     }
     record.loss = targets > 0 ? nats / static_cast<double>(targets) : 0.0;
 
-    const gradient_norm norm = norm_of(backend_, s, gradients_);
+    const gradient_norm norm = norm_of(backend_, gradients_);
     record.gradient_norm = norm.norm;
     if (!std::isfinite(record.loss))
       record.not_finite = "loss";
