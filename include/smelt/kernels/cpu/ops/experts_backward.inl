@@ -41,9 +41,9 @@ struct activate_backward {
       const floats sigma = sigmoid(g);
       const floats silu = g * sigma;
       const floats active = silu * u;
-      dot_lanes += sums[j] * active;
+      dot_lanes = fused(sums[j], active, dot_lanes);
       const floats pulled = sums[j] * factor[row];
-      put_units(dgate_up, stride, row, gate_place(unit), pulled * u * (sigma + silu * (1.0F - sigma)));
+      put_units(dgate_up, stride, row, gate_place(unit), pulled * u * fused(silu, 1.0F - sigma, sigma));
       put_units(dgate_up, stride, row, up_place(unit, padded), pulled * silu);
       put_units(activation, block_stride<Element>(hidden), row, unit, active * factor[row]);
     }

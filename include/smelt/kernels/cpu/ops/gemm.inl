@@ -126,11 +126,11 @@ template <class Element>
   if constexpr (std::is_same_v<Element, bf16>) {
     return (floats)_mm512_dpbf16_ps((__m512)sums, (__m512bh)(__m512)broadcast_word(left), (__m512bh)(__m512)right);
   } else {
-    return sums + left * right;
+    return fused(broadcast_word(left), right, sums);
   }
 #else
   static_assert(std::is_same_v<Element, float>);
-  return sums + left * right;
+  return fused(broadcast_word(left), right, sums);
 #endif
 }
 
@@ -332,7 +332,9 @@ struct affine {
       each_vector(cols, sums, [&](floats sum, auto, auto put) { put(target, scale * sum); });
     } else {
       const float* source = from + row * from_stride + col;
-      each_vector(cols, sums, [&](floats sum, auto get, auto put) { put(target, get(source) + scale * sum); });
+      each_vector(cols, sums, [&](floats sum, auto get, auto put) {
+        put(target, fused(broadcast(scale), sum, get(source)));
+      });
     }
   }
 };
