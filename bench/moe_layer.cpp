@@ -129,8 +129,8 @@ int run(const options& chosen) {
       contenders.push_back(
           {v.type + '.' + std::to_string(v.of->threads()) + "_T" + std::to_string(tokens), turn, turn, work->flops()});
     }
-    const auto windows =
-        interleave(contenders, chosen.quick ? 2 : 25, chosen.quick ? 1e-4 : window_seconds, [&] { return one.core_peak(); });
+    const auto windows = interleave(contenders, chosen.quick ? 2 : 25, chosen.quick ? 1e-4 : window_seconds,
+                                    [&] { return one.core_peak(); });
     for (std::size_t i = 0; i < variants.size(); ++i) {
       const int threads = variants[i].of->threads();
       const double share = of_peak(windows[i], threads);

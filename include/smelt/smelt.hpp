@@ -1,5 +1,6 @@
-// All of smelt for a host compiler: specs, budgets, the CPU backend, models, their files, training and inference. Never
-// CUDA. The plain-loop backend is left out: it is what the others are tested against (kernels/reference/backend.hpp).
+// All of smelt for a host compiler: specs, budgets, the CPU backend, models, their files, training, inference and
+// probes. Never CUDA. The plain-loop backend is left out: it is what the others are tested against
+// (kernels/reference/backend.hpp).
 #pragma once
 
 #include <smelt/budget/check.hpp>
@@ -13,11 +14,16 @@
 #include <smelt/budget/sparsity.hpp>
 #include <smelt/budget/table.hpp>
 #include <smelt/infer/decoder.hpp>
+#include <smelt/infer/with_visits.hpp>
 #include <smelt/io/spec_json.hpp>
 #include <smelt/kernels/cpu/backend.hpp>
 #include <smelt/kernels/cpu/default_executor.hpp>
 #include <smelt/kernels/cpu/serial_executor.hpp>
 #include <smelt/model/language_model.hpp>
+#include <smelt/probe/causality.hpp>
+#include <smelt/probe/expert_overlap.hpp>
+#include <smelt/probe/probe_weights.hpp>
+#include <smelt/probe/writeback_means.hpp>
 #include <smelt/spec/arch.hpp>
 #include <smelt/spec/published.hpp>
 #include <smelt/spec/validate.hpp>

@@ -74,6 +74,9 @@ void count_all(backend& b) {
   count_case(test::cross_entropy_with_gradient_case(256, 128, 257), b);
   count_case(test::route_case(256, 32, 4, score_function::softmax, true), b);
   count_case(test::rms_norm_case(256, 128), b);
+  count_case(test::pool_case(2, 128, 128, 2, encoder_kind::conv), b);
+  count_case(test::pool_case(2, 128, 128, 2, encoder_kind::softmax), b);
+  count_case(test::write_back_case(2, 128, 128, 2, writeback_kind::scaled), b);
   count_case(test::norm_case(100'000), b);
 }
 

@@ -1,5 +1,5 @@
-// expect: \[smelt-S026\] spec: loop\.visits must hold at most 8 visits
-// expect: found<9(LL)?>.*limit<8(LL)?>
+// expect: \[smelt-S026\] spec: loop\.visits must hold at most 16 visits
+// expect: found<17(LL)?>.*limit<16(LL)?>
 // max-lines: 11
 #include <smelt/spec/arch.hpp>
 
@@ -12,7 +12,7 @@ constexpr smelt::spec model{.vocab = 256,
                             .layers = 4,
                             .attention = {.heads = 4, .kv_heads = 2, .head_dim = 16},
                             .experts = {.stored = 8, .active = 2, .hidden = 32},
-                            .loop = {.first = 1, .count = 2, .visits = smelt::visits(8)}};
+                            .loop = {.first = 1, .count = 2, .visits = smelt::visits(16)}};
 #else
 constexpr smelt::spec model{.vocab = 256,
                             .context = 128,
@@ -20,7 +20,7 @@ constexpr smelt::spec model{.vocab = 256,
                             .layers = 4,
                             .attention = {.heads = 4, .kv_heads = 2, .head_dim = 16},
                             .experts = {.stored = 8, .active = 2, .hidden = 32},
-                            .loop = {.first = 1, .count = 2, .visits = smelt::visits(9)}};
+                            .loop = {.first = 1, .count = 2, .visits = smelt::visits(17)}};
 #endif
 
 struct checked : smelt::arch<model> {};

@@ -75,6 +75,17 @@ template <class Scalar>
   return text;
 }
 
+/// Rows and columns of stored weights, of which an op uses the leading ones: of projections, or the hidden units and
+/// the width of experts. Zeros: as many as are used.
+struct weight_shape {
+  int rows = 0;
+  int cols = 0;
+
+  [[nodiscard]] std::string label() const {
+    return rows == 0 && cols == 0 ? "" : "_of" + std::to_string(rows) + "x" + std::to_string(cols);
+  }
+};
+
 // ---- the ops --------------------------------------------------------------------------------------------------------
 
 struct embed_case : op_base {
@@ -128,12 +139,12 @@ struct linear_case : op_base {
   linear_shape shape;
   bool accumulate;
 
-  linear_case(std::int64_t rows, int in, int out, bool accumulate_ = true)
-      : shape{.in = in, .out = out}, accumulate(accumulate_) {
+  linear_case(std::int64_t rows, int in, int out, bool accumulate_ = true, weight_shape of = {})
+      : shape{.in = in, .out = out, .stored_in = of.cols, .stored_out = of.rows}, accumulate(accumulate_) {
     op = "linear";
-    variant = label("T", rows) + label("_in", in) + label("_out", out);
+    variant = label("T", rows) + label("_in", in) + label("_out", out) + of.label();
     inputs = {{"x", normal(rows * in, 1), accumulate ? gradient::adds : gradient::overwrites},
-              {"w", normal(std::int64_t{out} * in, 2), gradient::adds}};
+              {"w", normal(std::int64_t{weight_rows(shape)} * weight_cols(shape), 2), gradient::adds}};
     outputs = {{"y", rows * out}};
     forward_flops = 2.0 * double(rows) * in * out;
     backward_flops = 2 * forward_flops;
@@ -141,14 +152,14 @@ struct linear_case : op_base {
 
   template <class B, class S = typename B::scalar>
   void forward(B& b, arrays<S>& in, arrays<S>& out) const {
-    b.linear(shape, as_matrix(in[0], shape.in), as_matrix(in[1], shape.in), as_matrix(out[0], shape.out));
+    b.linear(shape, as_matrix(in[0], shape.in), as_matrix(in[1], weight_cols(shape)), as_matrix(out[0], shape.out));
   }
   template <class B, class S = typename B::scalar>
   void backward(B& b, arrays<S>& in, arrays<S>&, arrays<S>& dout, arrays<S>& din) const {
-    b.linear_backward_input(shape, 1.0, as_matrix(dout[0], shape.out), as_matrix(in[1], shape.in),
+    b.linear_backward_input(shape, 1.0, as_matrix(dout[0], shape.out), as_matrix(in[1], weight_cols(shape)),
                             as_matrix(din[0], shape.in), accumulate);
     b.linear_backward_weight(shape, 1.0, as_matrix(in[0], shape.in), as_matrix(dout[0], shape.out),
-                             as_matrix(din[1], shape.in));
+                             as_matrix(din[1], weight_cols(shape)));
   }
 };
 
@@ -158,12 +169,12 @@ struct add_linear_case : op_base {
   linear_shape shape;
   bool in_place;
 
-  add_linear_case(std::int64_t rows, int in, int out, bool in_place_)
-      : shape{.in = in, .out = out}, in_place(in_place_) {
+  add_linear_case(std::int64_t rows, int in, int out, bool in_place_, weight_shape of = {})
+      : shape{.in = in, .out = out, .stored_in = of.cols, .stored_out = of.rows}, in_place(in_place_) {
     op = "add_linear";
-    variant = label("T", rows) + label("_in", in) + label("_out", out) + (in_place ? "_in_place" : "");
+    variant = label("T", rows) + label("_in", in) + label("_out", out) + of.label() + (in_place ? "_in_place" : "");
     inputs = {{"x", normal(rows * in, 1), in_place ? gradient::overwrites : gradient::adds},
-              {"w", normal(std::int64_t{out} * in, 2), gradient::adds},
+              {"w", normal(std::int64_t{weight_rows(shape)} * weight_cols(shape), 2), gradient::adds},
               {"residual", normal(rows * out, 3), gradient::none}};
     outputs = {{"y", rows * out}};
     forward_flops = 2.0 * double(rows) * in * out;
@@ -174,14 +185,14 @@ struct add_linear_case : op_base {
   void forward(B& b, arrays<S>& in, arrays<S>& out) const {
     if (in_place) out[0] = in[2];
     b.add_linear(shape, scale, as_matrix(in_place ? out[0] : in[2], shape.out), as_matrix(in[0], shape.in),
-                 as_matrix(in[1], shape.in), as_matrix(out[0], shape.out));
+                 as_matrix(in[1], weight_cols(shape)), as_matrix(out[0], shape.out));
   }
   template <class B, class S = typename B::scalar>
   void backward(B& b, arrays<S>& in, arrays<S>&, arrays<S>& dout, arrays<S>& din) const {
-    b.linear_backward_input(shape, scale, as_matrix(dout[0], shape.out), as_matrix(in[1], shape.in),
+    b.linear_backward_input(shape, scale, as_matrix(dout[0], shape.out), as_matrix(in[1], weight_cols(shape)),
                             as_matrix(din[0], shape.in), !in_place);
     b.linear_backward_weight(shape, scale, as_matrix(in[0], shape.in), as_matrix(dout[0], shape.out),
-                             as_matrix(din[1], shape.in));
+                             as_matrix(din[1], weight_cols(shape)));
   }
 };
 
@@ -190,14 +201,20 @@ struct attention_input_case : op_base {
   std::vector<std::int32_t> positions;
 
   attention_input_case(std::int64_t tokens, int width, int heads, int kv_heads, int head_dim,
-                       qk_norm norm = qk_norm::none)
-      : shape{.width = width, .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .norm = norm} {
+                       qk_norm norm = qk_norm::none, int stored_width = 0)
+      : shape{.width = width,
+              .heads = heads,
+              .kv_heads = kv_heads,
+              .head_dim = head_dim,
+              .norm = norm,
+              .stored_width = stored_width} {
     op = "attention_input";
     variant = label("T", tokens) + label("_H", width) + label("_h", heads) + "_" + std::to_string(kv_heads) +
               label("_d", head_dim) +
               (norm == qk_norm::none       ? ""
                : norm == qk_norm::per_head ? "_head_norm"
-                                           : "_full_norm");
+                                           : "_full_norm") +
+              (stored_width > 0 ? label("_of", stored_width) : "");
     for (std::int64_t t = 0; t < tokens; ++t) positions.push_back(static_cast<std::int32_t>(t * 37 % 1000));
     const bool normed = norm != qk_norm::none;
     const std::int64_t queries = query_width(shape);
@@ -208,9 +225,9 @@ struct attention_input_case : op_base {
     };
     weight("x", tokens * width, 1, 1);
     weight("norm", width, 2, 1);
-    weight("w_query", queries * width, 3, scale);
-    weight("w_key", keys * width, 4, scale);
-    weight("w_value", keys * width, 5, scale);
+    weight("w_query", queries * weight_width(shape), 3, scale);
+    weight("w_key", keys * weight_width(shape), 4, scale);
+    weight("w_value", keys * weight_width(shape), 5, scale);
     weight("query_norm", normed ? query_norm_width(shape) : 0, 6, 1);
     weight("key_norm", normed ? key_norm_width(shape) : 0, 7, 1);
     outputs = {{"query", tokens * queries},
@@ -228,7 +245,8 @@ struct attention_input_case : op_base {
   // Of the weights or of their gradients.
   template <class T, class S>
   [[nodiscard]] attention_input_weights<T> weights(arrays<S>& a) const {
-    return {a[1], as_matrix(a[2], shape.width), as_matrix(a[3], shape.width), as_matrix(a[4], shape.width), a[5], a[6]};
+    const int cols = weight_width(shape);
+    return {a[1], as_matrix(a[2], cols), as_matrix(a[3], cols), as_matrix(a[4], cols), a[5], a[6]};
   }
   template <class T, class S>
   [[nodiscard]] query_key_value<T> heads(arrays<S>& a) const {
@@ -405,15 +423,21 @@ struct experts_case : op_base {
   bool add;  // to the gradient of x
 
   experts_case(std::int64_t tokens, int experts, int active, int width, int hidden, traffic visits = traffic::any,
-               bool add_ = true)
-      : shape{.experts = experts, .active = active, .width = width, .hidden = hidden}, add(add_) {
+               bool add_ = true, weight_shape of = {})
+      : shape{.experts = experts,
+              .active = active,
+              .width = width,
+              .hidden = hidden,
+              .stored_width = of.cols,
+              .stored_hidden = of.rows},
+        add(add_) {
     op = "experts";
     variant = label("T", tokens) + label("_E", experts) + label("_k", active) + "_H" + std::to_string(width) +
               label("_f", hidden) +
               (visits == traffic::any         ? ""
                : visits == traffic::some_idle ? "_idle"
                                               : "_collapsed") +
-              (add ? "" : "_overwrite");
+              of.label() + (add ? "" : "_overwrite");
     const int used = visits == traffic::some_idle ? (std::max)(active, 2 * experts / 3) : experts;
     std::vector<std::int32_t> ids;
     for (std::int64_t t = 0; t < tokens; ++t) {
@@ -428,7 +452,7 @@ struct experts_case : op_base {
     row.resize(ids.size());
     reference_ops::group_by_expert(router_shape{.experts = experts, .active = active}, ids,
                                    grouping_view<std::int32_t>(offsets, assignment, row));
-    const std::int64_t matrix = std::int64_t{experts} * width * hidden;
+    const std::int64_t matrix = std::int64_t{experts} * weight_width(shape) * weight_hidden(shape);
     const double size = 1 / std::sqrt(double(width));
     inputs = {{"x", normal(tokens * width, 1), add ? gradient::adds : gradient::overwrites},
               {"w_gate", normal(matrix, 2, size), gradient::adds},
@@ -446,18 +470,19 @@ struct experts_case : op_base {
 
   template <class B, class S = typename B::scalar>
   void forward(B& b, arrays<S>& in, arrays<S>& out) const {
-    b.experts(shape, scale, as_matrix(in[5], shape.width), as_matrix(in[0], shape.width), as_matrix(in[1], shape.width),
-              as_matrix(in[2], shape.width), as_matrix(in[3], shape.hidden), grouping(), as_matrix(in[4], shape.active),
+    b.experts(shape, scale, as_matrix(in[5], shape.width), as_matrix(in[0], shape.width),
+              as_matrix(in[1], weight_width(shape)), as_matrix(in[2], weight_width(shape)),
+              as_matrix(in[3], weight_hidden(shape)), grouping(), as_matrix(in[4], shape.active),
               as_matrix(out[1], shape.hidden), as_matrix(out[2], shape.hidden), as_matrix(out[0], shape.width));
   }
   template <class B, class S = typename B::scalar>
   void backward(B& b, arrays<S>& in, arrays<S>& out, arrays<S>& dout, arrays<S>& din) const {
-    b.experts_backward(shape, scale, as_matrix(in[0], shape.width), as_matrix(in[1], shape.width),
-                       as_matrix(in[2], shape.width), as_matrix(in[3], shape.hidden), grouping(),
+    b.experts_backward(shape, scale, as_matrix(in[0], shape.width), as_matrix(in[1], weight_width(shape)),
+                       as_matrix(in[2], weight_width(shape)), as_matrix(in[3], weight_hidden(shape)), grouping(),
                        as_matrix(in[4], shape.active), as_matrix(out[1], shape.hidden), as_matrix(out[2], shape.hidden),
                        as_matrix(dout[0], shape.width), as_matrix(din[0], shape.width), add,
-                       as_matrix(din[1], shape.width), as_matrix(din[2], shape.width), as_matrix(din[3], shape.hidden),
-                       as_matrix(din[4], shape.active));
+                       as_matrix(din[1], weight_width(shape)), as_matrix(din[2], weight_width(shape)),
+                       as_matrix(din[3], weight_hidden(shape)), as_matrix(din[4], shape.active));
   }
 };
 
@@ -527,6 +552,152 @@ struct cross_entropy_with_gradient_case : op_base {
                                       0.75, out[1], as_matrix(out[3], width), as_matrix(out[4], width));
     out[0][0] = static_cast<S>(sum.nats);
     out[2][0] = static_cast<S>(sum.targets);
+  }
+};
+
+/// First rows that tokens see: `documents` ends one with a chance of one in three, so that some end inside of chunks;
+/// nothing otherwise.
+[[nodiscard]] inline std::vector<std::int32_t> first_rows(std::int64_t sequences, std::int64_t length, bool documents) {
+  std::vector<std::int32_t> first;
+  const random_stream random(7, 4);
+  for (std::int64_t row = 0; documents && row < sequences * length; ++row) {
+    const bool begins = row % length == 0 || random.below(3, static_cast<std::uint64_t>(row)) == 0;
+    first.push_back(begins ? static_cast<std::int32_t>(row) : first.back());
+  }
+  return first;
+}
+
+struct pool_case : op_base {
+  pool_shape shape;
+  std::int64_t length;
+  std::vector<std::int32_t> first;
+
+  pool_case(std::int64_t sequences, std::int64_t length_, int width, int factor, encoder_kind encoder,
+            bool documents = false)
+      : shape{.width = width, .factor = factor, .encoder = encoder},
+        length(length_),
+        first(first_rows(sequences, length, documents)) {
+    const bool conv = encoder == encoder_kind::conv;
+    const bool softmax = encoder == encoder_kind::softmax;
+    op = "pool";
+    variant = std::to_string(sequences) + label("x", length) + label("_H", width) + label("_c", factor) +
+              (conv      ? "_conv"
+               : softmax ? "_softmax"
+                         : "_mean") +
+              (documents ? "_documents" : "");
+    const std::int64_t weights = conv ? std::int64_t{factor} * width : softmax ? width : 0;
+    inputs = {{"x", normal(sequences * length * width, 1), gradient::adds},
+              {"w", normal(weights, 2, 1 / std::sqrt(double(width))), gradient::adds}};
+    outputs = {{"z", sequences * (length / factor) * width}};
+  }
+
+  template <class B, class S = typename B::scalar>
+  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
+    b.pool(shape, as_matrix(in[0], shape.width), as_matrix(in[1], shape.width), first, length,
+           as_matrix(out[0], shape.width));
+  }
+  template <class B, class S = typename B::scalar>
+  void backward(B& b, arrays<S>& in, arrays<S>&, arrays<S>& dout, arrays<S>& din) const {
+    b.pool_backward(shape, as_matrix(in[0], shape.width), as_matrix(in[1], shape.width), first, length,
+                    as_matrix(dout[0], shape.width), as_matrix(din[0], shape.width), as_matrix(din[1], shape.width));
+  }
+};
+
+/// What write_back is given, whole sequences or what goes on with them.
+struct write_back_base : op_base {
+  write_back_shape shape;
+  std::int64_t length;
+  std::int64_t begin;
+  std::vector<std::int32_t> first;
+  bool in_place;
+
+  write_back_base(std::int64_t sequences, std::int64_t begin_, std::int64_t length_, const write_back_shape& shape_,
+                  bool documents, bool in_place_)
+      : shape(shape_),
+        length(length_),
+        begin(begin_),
+        first(first_rows(sequences, length, documents)),
+        in_place(in_place_) {
+    static constexpr const char* kinds[] = {"_direct", "_scaled", "_scalar", "_normalised"};
+    const std::int64_t width = shape.width;
+    op = "write_back";
+    variant = std::to_string(sequences) + label("x", length) + label("_H", width) + label("_c", shape.factor) +
+              kinds[static_cast<int>(shape.writeback)] + (begin > 0 ? label("_from", begin) : "") +
+              (documents ? "_documents" : "") + (in_place ? "_in_place" : "");
+    const std::int64_t weights = shape.writeback == writeback_kind::direct   ? 0
+                                 : shape.writeback == writeback_kind::scalar ? shape.factor
+                                                                             : shape.factor * width;
+    inputs = {{"h", normal(sequences * length * width, 1), gradient::none},
+              {"d", normal(sequences * ((begin + length) / shape.factor) * width, 2)},
+              {"w", normal(weights, 3), gradient::adds}};
+    outputs = {{"out", sequences * length * width}};
+  }
+
+  // Of the weights or of their gradient.
+  template <class S>
+  [[nodiscard]] matrix_view<S> weights(std::vector<S>& w) const {
+    return as_matrix(w, shape.writeback == writeback_kind::scalar ? shape.factor : shape.width);
+  }
+  template <class B, class S = typename B::scalar>
+  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
+    if (in_place) out[0] = in[0];
+    b.write_back(shape, as_matrix(in_place ? out[0] : in[0], shape.width), as_matrix(in[1], shape.width),
+                 weights(in[2]), first, begin, length, as_matrix(out[0], shape.width));
+  }
+};
+
+struct write_back_case : write_back_base {
+  write_back_case(std::int64_t sequences, std::int64_t length_, int width, int factor, writeback_kind kind,
+                  bool documents = false, bool in_place_ = false)
+      : write_back_base(sequences, 0, length_, {.width = width, .factor = factor, .writeback = kind}, documents,
+                        in_place_) {}
+
+  template <class B, class S = typename B::scalar>
+  void backward(B& b, arrays<S>& in, arrays<S>&, arrays<S>& dout, arrays<S>& din) const {
+    b.write_back_backward(shape, as_matrix(in[1], shape.width), weights(in[2]), first, length,
+                          as_matrix(dout[0], shape.width), as_matrix(din[1], shape.width), weights(din[2]));
+  }
+};
+
+/// Rows that go on with sequences, which decoding does and training does not.
+struct write_back_from_case : write_back_base {
+  write_back_from_case(std::int64_t sequences, std::int64_t begin_, std::int64_t length_, int width, int factor,
+                       writeback_kind kind)
+      : write_back_base(sequences, begin_, length_, {.width = width, .factor = factor, .writeback = kind}, false,
+                        false) {}
+};
+
+/// a - b in an array of its own or in one of the two.
+struct difference_case : op_base {
+  std::int64_t width;
+  int target;  // 0: its own, 1: a, 2: b
+
+  difference_case(std::int64_t rows, std::int64_t width_, int target_ = 0) : width(width_), target(target_) {
+    op = "difference";
+    variant = label("T", rows) + label("_H", width) + (target == 0 ? "" : target == 1 ? "_in_a" : "_in_b");
+    inputs = {{"a", normal(rows * width, 1), gradient::none}, {"b", normal(rows * width, 2), gradient::none}};
+    outputs = {{"out", rows * width, false}};
+  }
+
+  template <class B, class S = typename B::scalar>
+  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
+    if (target > 0) out[0] = in[static_cast<std::size_t>(target) - 1];
+    b.difference(as_matrix(target == 1 ? out[0] : in[0], width), as_matrix(target == 2 ? out[0] : in[1], width),
+                 as_matrix(out[0], width));
+  }
+};
+
+struct dot_case : op_base {
+  explicit dot_case(std::int64_t size) {
+    op = "dot";
+    variant = label("n", size);
+    inputs = {{"a", normal(size, 1), gradient::none}, {"b", normal(size, 2), gradient::none}};
+    outputs = {{"sum", 1, false}};
+  }
+
+  template <class B, class S = typename B::scalar>
+  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
+    out[0][0] = static_cast<S>(b.dot(in[0], in[1]));
   }
 };
 
@@ -603,6 +774,12 @@ void for_each_case(F&& f) {
   f(add_linear_case(5, 64, 48, true));
   f(add_linear_case(29, 56, 44, true));
   f(add_linear_case(250, 40, 100, false));
+  // Leading parts of the weights: whole panels and words of every set, and ragged ones.
+  f(linear_case(40, 32, 64, false, {.rows = 128, .cols = 96}));
+  f(linear_case(530, 21, 33, true, {.rows = 34, .cols = 23}));
+  f(linear_case(3, 64, 50, true, {.rows = 50, .cols = 128}));
+  f(add_linear_case(29, 48, 32, true, {.rows = 64, .cols = 48}));
+  f(add_linear_case(210, 17, 5, false, {.rows = 8, .cols = 17}));
 
   f(attention_input_case(1, 1, 1, 1, 2));
   f(attention_input_case(5, 7, 3, 1, 6, qk_norm::per_head));
@@ -611,6 +788,9 @@ void for_each_case(F&& f) {
   f(attention_input_case(300, 64, 4, 1, 16, qk_norm::per_head));
   f(attention_input_case(201, 100, 2, 2, 44, qk_norm::full_width));
   f(attention_input_case(64, 48, 1, 1, 128));
+  f(attention_input_case(140, 64, 4, 2, 24, qk_norm::none, 128));
+  f(attention_input_case(9, 32, 4, 1, 16, qk_norm::per_head, 48));
+  f(attention_input_case(97, 21, 2, 1, 10, qk_norm::full_width, 29));
 
   f(attention_case(1, 1, 1, 1, 2));
   f(attention_case(1, 5, 2, 1, 4));
@@ -660,6 +840,11 @@ void for_each_case(F&& f) {
   f(experts_case(150, 16, 3, 110, 130));
   f(experts_case(64, 4, 2, 16, 16, traffic::any, false));
   f(experts_case(1030, 1, 1, 24, 40, traffic::any, false));
+  f(experts_case(150, 6, 2, 64, 32, traffic::any, true, {.rows = 64, .cols = 64}));
+  f(experts_case(150, 6, 2, 32, 64, traffic::some_idle, false, {.rows = 64, .cols = 64}));
+  f(experts_case(90, 4, 2, 33, 16, traffic::any, true, {.rows = 48, .cols = 40}));
+  f(experts_case(90, 4, 2, 21, 19, traffic::any, true, {.rows = 23, .cols = 22}));
+  f(experts_case(3000, 3, 1, 8, 16, traffic::collapsed, true, {.rows = 24, .cols = 16}));
 
   f(cross_entropy_case(1, 1, 1));
   f(cross_entropy_case(3, 5, 2));
@@ -673,6 +858,37 @@ void for_each_case(F&& f) {
   f(cross_entropy_with_gradient_case(101, 48, 257, 7, true));
   f(cross_entropy_with_gradient_case(130, 100, 1100, 3, true));
   f(cross_entropy_with_gradient_case(251, 4, 18'000));
+
+  // Chunks with nothing behind them and with a rest, sequences without a whole chunk, one task and several.
+  constexpr encoder_kind encoders[] = {encoder_kind::mean, encoder_kind::conv, encoder_kind::softmax};
+  constexpr writeback_kind writebacks[] = {writeback_kind::direct, writeback_kind::scaled, writeback_kind::scalar,
+                                           writeback_kind::normalised};
+  for (const int factor : {1, 2, 3, 4}) {
+    for (const encoder_kind encoder : encoders) {
+      for (const int length : {1, 3, 8}) f(pool_case(2, length, 5, factor, encoder));
+      f(pool_case(3, 9, 17, factor, encoder, true));
+      f(pool_case(2, 30 + factor % 4, 33, factor, encoder, true));
+      f(pool_case(1, 62 + factor % 4, 100, factor, encoder));
+    }
+    for (const writeback_kind kind : writebacks) {
+      for (const int length : {1, 3, 8}) f(write_back_case(2, length, 5, factor, kind, false, length == 3));
+      f(write_back_case(3, 9, 17, factor, kind, true));
+      f(write_back_case(2, 30 + factor % 4, 33, factor, kind, true, true));
+      f(write_back_case(1, 62 + factor % 4, 100, factor, kind));
+      f(write_back_from_case(1, 7, 1, 24, factor, kind));
+      f(write_back_from_case(3, 2, 5, 33, factor, kind));
+    }
+  }
+  for (const encoder_kind encoder : encoders) f(pool_case(3, 200, 120, 7, encoder, true));
+  for (const writeback_kind kind : writebacks) f(write_back_case(3, 200, 120, 7, kind, true));
+
+  f(difference_case(1, 1));
+  f(difference_case(37, 25, 1));
+  f(difference_case(700, 129, 2));
+
+  f(dot_case(1));
+  f(dot_case(1003));
+  f(dot_case(140'000));
 
   f(norm_case(1));
   f(norm_case(1003));
@@ -716,6 +932,12 @@ void for_each_bench_case(F&& f) {
   f(cross_entropy_with_gradient_case(4096, 128, 257));
   f(cross_entropy_with_gradient_case(4096, 512, 257));
   f(cross_entropy_with_gradient_case(4096, 256, 4096));
+  for (const encoder_kind encoder : {encoder_kind::mean, encoder_kind::conv, encoder_kind::softmax})
+    f(pool_case(16, 256, 256, 2, encoder));
+  for (const writeback_kind kind : {writeback_kind::direct, writeback_kind::scaled, writeback_kind::normalised})
+    f(write_back_case(16, 256, 256, 2, kind));
+  f(difference_case(2048, 256));
+  f(dot_case(4'000'000));
   f(norm_case(4'000'000));
   f(adamw_case(4'000'000, {.learning_rate = 3e-4, .weight_decay = 0.01, .step = 1000}));
 }

@@ -57,13 +57,28 @@ class random_specs {
     if (flip()) {
       s.loop.first = between(0, s.layers - 1);
       s.loop.count = between(1, s.layers - s.loop.first);
-      const int n = between(1, max_visits);
-      for (int v = 0; v < n; ++v)
-        s.loop.visits = s.loop.visits.then(
-            {.residual = {1, n}, .compression = between(1, s.context < 4 ? s.context : 4), .own_attention = flip()});
-      s.exit_gate = n > 1 && flip();
+      const int plans = between(1, max_plans);
+      for (int i = 0; i < plans; ++i) s.loop.visits = s.loop.visits.then(plan_for(s), between(1, 2));
+      s.exit_gate = s.loop.visits.count > 1 && flip();
     }
     return s;
+  }
+
+  /// A plan that visits of the span of `s` can follow; every second one is plain but for its coefficient.
+  [[nodiscard]] visit_plan plan_for(const spec& s) {
+    visit_plan p{.residual = {between(1, 4), between(1, 16)}, .learned = flip()};
+    if (flip()) return p;
+    p.compression = between(1, s.context < 4 ? s.context : 4);
+    p.encoder = static_cast<encoder_kind>(between(0, 2));
+    p.writeback = static_cast<writeback_kind>(between(0, 3));
+    p.position = static_cast<latent_position>(between(0, 1));
+    p.own_attention = flip();
+    if (s.loop.first + s.loop.count > s.dense_layers) {
+      p.active = flip() ? between(1, s.experts.stored) : 0;
+      p.expert_hidden = share_of(s.experts.hidden);
+    }
+    p.stream = share_of(s.width);
+    return p;
   }
 
   /// A number in [low, high], equally likely up to the rounding of a remainder.
@@ -73,6 +88,20 @@ class random_specs {
   [[nodiscard]] bool flip() { return random_() % 2 == 0; }
 
  private:
+  /// A share that leaves a whole part of `size`: a half or thirds where they do, any number of units now and then.
+  [[nodiscard]] ratio share_of(int size) {
+    switch (between(0, 3)) {
+      case 0:
+        return size % 2 == 0 ? ratio{1, 2} : ratio{};
+      case 1:
+        return size % 3 == 0 ? ratio{between(1, 2), 3} : ratio{};
+      case 2:
+        return {between(1, size), size};
+      default:
+        return {};
+    }
+  }
+
   std::mt19937_64 random_;
 };
 

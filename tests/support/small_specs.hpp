@@ -3,6 +3,7 @@
 
 #include <smelt/spec/spec.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace smelt_test {
@@ -84,6 +85,57 @@ inline std::vector<named_spec> executable_variants() {
     s.layers = 1;
     s.loop = {.first = 0, .count = 1, .visits = visits(3)};
   });
+  return all;
+}
+
+/// Four layers, the middle two visited by each kind of plan: what a visit can say, one thing at a time and together.
+inline std::vector<named_spec> visit_variants() {
+  std::vector<named_spec> all;
+  const auto add = [&](const char* name, const visit_list& list) {
+    spec s = tiny;
+    s.layers = 4;
+    s.loop = {.count = loop_spec::half, .visits = list};
+    all.push_back({name, s});
+  };
+  const auto first = [](const visit_plan& plan) { return visit_list{}.then(plan).then({}); };
+  add("learned coefficients", visit_list{}.then({.residual = {1, 4}, .learned = true}).then({.learned = true}));
+  add("compressed by 2", first({.compression = 2}));
+  add("compressed by 3, positions of chunks", first({.compression = 3, .position = latent_position::chunk}));
+  add("compressed by 4, in the last visit", visit_list{}.then({}).then({.compression = 4}));
+  add("convolution", first({.compression = 2, .encoder = encoder_kind::conv}));
+  add("softmax aggregation", first({.compression = 3, .encoder = encoder_kind::softmax}));
+  add("direct writeback", first({.compression = 2, .writeback = writeback_kind::direct}));
+  add("scalar writeback", first({.compression = 3, .writeback = writeback_kind::scalar}));
+  add("normalised writeback", first({.compression = 2, .writeback = writeback_kind::normalised}));
+  add("attention of its own", first({.own_attention = true}));
+  add("attention of their own in every visit", visits(3, {.own_attention = true}));
+  add("one active expert", first({.active = 1}));
+  add("more active experts", first({.active = 3}));
+  add("half of the hidden units", first({.expert_hidden = {1, 2}}));
+  add("half of the stream", first({.stream = {1, 2}}));
+  add("three quarters of the stream, compressed", first({.compression = 2, .stream = {3, 4}}));
+  add("compressed, learned, attention of its own",
+      visit_list{}.then({.learned = true, .compression = 2, .own_attention = true}).then({.learned = true}, 2));
+  add("everything at once", visit_list{}
+                                .then({.residual = {1, 4},
+                                       .learned = true,
+                                       .compression = 2,
+                                       .encoder = encoder_kind::conv,
+                                       .writeback = writeback_kind::normalised,
+                                       .own_attention = true,
+                                       .active = 1,
+                                       .expert_hidden = {1, 3},
+                                       .stream = {1, 2}})
+                                .then({.residual = {1, 2}}, 2)
+                                .then({.compression = 3, .encoder = encoder_kind::softmax, .active = 3}));
+  add("sixteen visits", visits(16));
+  return all;
+}
+
+/// Every architecture above.
+inline std::vector<named_spec> all_variants() {
+  std::vector<named_spec> all = executable_variants();
+  for (named_spec& one : visit_variants()) all.push_back(std::move(one));
   return all;
 }
 

@@ -26,7 +26,7 @@ struct figure {
   std::int64_t Struct::* value;
 };
 
-constexpr std::array<figure<parameter_count>, 21> parameter_figures{{
+constexpr std::array<figure<parameter_count>, 25> parameter_figures{{
     {"total", &parameter_count::total},
     {"active", &parameter_count::active},
     {"active_without_input_table", &parameter_count::active_without_input_table},
@@ -44,13 +44,17 @@ constexpr std::array<figure<parameter_count>, 21> parameter_figures{{
     {"dense_ffn", &parameter_count::dense_ffn},
     {"norms", &parameter_count::norms},
     {"exit_gate", &parameter_count::exit_gate},
+    {"coefficients", &parameter_count::coefficients},
+    {"encoders", &parameter_count::encoders},
+    {"writebacks", &parameter_count::writebacks},
+    {"projections", &parameter_count::projections},
     {"active_experts", &parameter_count::active_experts},
     {"matrices", &parameter_count::matrices},
     {"matrices_active", &parameter_count::matrices_active},
     {"matrices_loop", &parameter_count::matrices_loop},
 }};
 
-constexpr std::array<figure<flop_count>, 14> flop_figures{{
+constexpr std::array<figure<flop_count>, 15> flop_figures{{
     {"forward_per_token", &flop_count::forward_per_token},
     {"train_per_token", &flop_count::train_per_token},
     {"forward_per_sequence", &flop_count::forward},
@@ -64,6 +68,7 @@ constexpr std::array<figure<flop_count>, 14> flop_figures{{
     {"head", &flop_count::head},
     {"input_table", &flop_count::input_table},
     {"exit_gate", &flop_count::exit_gate},
+    {"visit_projections", &flop_count::visit_projections},
     {"vectors", &flop_count::vectors},
 }};
 
@@ -226,6 +231,12 @@ table budgets_table(const std::vector<budgets>& all) {
   parameters("  active, without it", &parameter_count::active_without_input_table);
   parameters("  non-embedding", &parameter_count::non_embedding);
   parameters("  stored, a tied head twice", &parameter_count::stored);
+  const auto of_visits = [](const budgets& b) {
+    return b.params.own_attention + b.params.coefficients + b.params.encoders + b.params.writebacks +
+           b.params.projections;
+  };
+  if (std::ranges::any_of(all, [&](const budgets& b) { return of_visits(b) > 0; }))
+    whole("  kept by single visits", of_visits, "parameters");
   const std::string unit = all.front().counted_by.unit == operation::flop ? "FLOP/token" : "MAC/token";
   const auto operations = [&](const std::string& name, std::int64_t flop_count::* value) {
     row(name, [&](const budgets& b) { return b.flops.covered() ? grouped(b.flops.*value) : "not counted"; }, unit);

@@ -46,6 +46,7 @@ void add_match(CLI::App& app, const common_options& common, action& chosen);
 void add_train(CLI::App& app, const common_options& common, action& chosen);
 void add_eval(CLI::App& app, const common_options& common, action& chosen);
 void add_compare(CLI::App& app, const common_options& common, action& chosen);
+void add_probe(CLI::App& app, const common_options& common, action& chosen);
 void add_info(CLI::App& app, const common_options& common, action& chosen);
 void add_bench(CLI::App& app, const common_options& common, action& chosen);
 

@@ -41,7 +41,7 @@ int compare_specs(const common_options& common, const compare_arguments& a) {
     throw error(errc::invalid_argument, "compare needs at least 2 SPECs; found 1 (smelt train trains one)");
   const run_settings settings = completed(a.settings, common, specs);
 
-  comparison result{.models = {}, .stories = {}, .matches = {}, .command_line = common.command_line};
+  comparison result{.models = {}, .stories = {}, .found = {}, .matches = {}, .command_line = common.command_line};
   const counting by{.context = settings.options.length};
   bool matched = true;
   for (const named_spec& s : specs) result.models.push_back(budgets_of(s, by));
@@ -66,23 +66,29 @@ int compare_specs(const common_options& common, const compare_arguments& a) {
   for (const named_spec& s : specs) require_trainable(s, data, settings);
   const std::filesystem::path out = settings.out;
   for (const named_spec& s : specs) {
-    if (!train_in_folder(out / s.name, s, data, settings, common, interrupt)) {
+    const bool trained = train_in_folder(out / s.name, s, data, settings, common, interrupt);
+    if (trained) {
+      result.stories.push_back(story_of(out / s.name));
+      result.found.push_back(findings_of(out / s.name, s, data, settings, common, interrupt));
+    }
+    if (!trained || interrupt.asked()) {
       std::cerr << "smelt: note: go on with the same command and --resume\n";
       return exit_interrupted;
     }
-    result.stories.push_back(story_of(out / s.name));
   }
 
   const nlohmann::ordered_json j = to_json(result);
   write_file(out / "compare.json", j.dump(2) + "\n");
   write_file(out / "loss.svg", to_svg(compute_plot(result)));
   write_file(out / "report.html", to_html(result));
-  if (common.json)
+  if (common.json) {
     std::cout << j.dump(2) << "\n";
-  else
-    std::cout << to_text(losses_table(result)) << "\n"
-              << to_text(runs_table(result)) << "\n"
-              << to_text(compute_plot(result)) << "\nreport: " << (out / "report.html").string() << "\n";
+    return exit_fine;
+  }
+  std::cout << to_text(losses_table(result)) << "\n" << to_text(runs_table(result)) << "\n";
+  for (const table& t : visit_tables(result)) std::cout << to_text(t) << "\n";
+  if (const plot p = coefficients_plot(result); !p.curves.empty()) std::cout << to_text(p) << "\n";
+  std::cout << to_text(compute_plot(result)) << "\nreport: " << (out / "report.html").string() << "\n";
   return exit_fine;
 }
 

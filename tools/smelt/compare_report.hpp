@@ -12,6 +12,7 @@
 #include "plot.hpp"
 #include "run_story.hpp"
 #include "table.hpp"
+#include "training_run.hpp"
 
 namespace smelt::tool {
 
@@ -19,6 +20,7 @@ namespace smelt::tool {
 struct comparison {
   std::vector<budgets> models;
   std::vector<run_story> stories;     ///< one a model
+  std::vector<visit_findings> found;  ///< one a model
   std::vector<budget_table> matches;  ///< one a model behind the first
   std::string command_line;
 };
@@ -63,6 +65,88 @@ namespace detail {
                        header.at("instruction_set").get<std::string>() + "), " + header.at("threads").dump() +
                        " threads");
   return t;
+}
+
+namespace detail {
+
+/// Calls f(model, visit) for every learned coefficient of every model, both as numbers from 0.
+template <class F>
+void each_learned(const comparison& c, F&& f) {
+  for (std::size_t i = 0; i < c.models.size(); ++i) {
+    const spec& s = c.models[i].of.value;
+    if (span_of(s).count == 0) continue;
+    for (std::size_t v = 0; v < c.stories[i].coefficients_by_tokens.size(); ++v)
+      if (s.loop.visits[static_cast<int>(v)].learned && !c.stories[i].coefficients_by_tokens[v].empty()) f(i, v);
+  }
+}
+
+}  // namespace detail
+
+/// Learned coefficients of residual writes against tokens; without curves when none is learned.
+[[nodiscard]] inline plot coefficients_plot(const comparison& c) {
+  plot p{.title = "Learned coefficients against tokens", .x_label = "training tokens", .y_label = "coefficient"};
+  detail::each_learned(c, [&](std::size_t i, std::size_t v) {
+    p.curves.push_back(
+        {c.models[i].of.name + ", visit " + std::to_string(v + 1), c.stories[i].coefficients_by_tokens[v]});
+  });
+  return p;
+}
+
+/// What coefficients were learned; without rows when none is.
+[[nodiscard]] inline table coefficients_table(const comparison& c) {
+  table t{"Learned coefficients", {{"model", false}, {"visit"}, {"first step"}, {"last step"}}, {}};
+  detail::each_learned(c, [&](std::size_t i, std::size_t v) {
+    const std::vector<point>& curve = c.stories[i].coefficients_by_tokens[v];
+    t.rows.push_back({c.models[i].of.name, std::to_string(v + 1), fixed(curve.front().y, 4), fixed(curve.back().y, 4)});
+  });
+  t.notes.emplace_back("coefficient: what the residual writes of a visit are scaled by");
+  return t;
+}
+
+/// Channel means of the writebacks of compressed visits at the end of training; without rows when there is none.
+[[nodiscard]] inline table writebacks_table(const comparison& c) {
+  std::size_t receivers = 0;
+  for (const visit_findings& f : c.found)
+    for (const auto& w : f.writebacks) receivers = (std::max)(receivers, w.means.size());
+  table t{"Writeback, mean over channels", {{"model", false}, {"visit"}}, {}};
+  for (std::size_t r = 0; r < receivers; ++r)
+    t.columns.push_back({"receiver " + std::to_string(r + 1) +
+                         (r == 0               ? " (near)"
+                          : r + 1 == receivers ? " (far)"
+                                               : "")});
+  for (std::size_t i = 0; i < c.models.size(); ++i)
+    for (const auto& w : c.found[i].writebacks) {
+      t.rows.push_back({c.models[i].of.name, std::to_string(w.visit + 1)});
+      for (const double mean : w.means) t.rows.back().push_back(fixed(mean, 4));
+    }
+  t.notes.emplace_back(
+      "what a latent's increment is multiplied by for each token that receives it, at the end of training: receiver 1 "
+      "is the last token of the latent's own chunk, the others follow it; training starts at 1");
+  return t;
+}
+
+/// Experts that consecutive visits share at the end of training; without rows when no model is visited twice.
+[[nodiscard]] inline table overlaps_table(const comparison& c) {
+  table t{"Experts that consecutive visits share",
+          {{"model", false}, {"layer"}, {"visits"}, {"tokens"}, {"share"}, {"by chance"}},
+          {}};
+  for (std::size_t i = 0; i < c.models.size(); ++i)
+    for (const expert_overlap& o : c.found[i].overlaps)
+      t.rows.push_back({c.models[i].of.name, std::to_string(o.layer),
+                        std::to_string(o.visit + 1) + " and " + std::to_string(o.visit + 2), grouped(o.tokens),
+                        o.tokens > 0 ? fixed(o.share(), 3) : "n/a", fixed(o.chance, 3)});
+  t.notes.emplace_back(
+      "share: mean over validation tokens of the experts that both visits choose, over as many as both could; by "
+      "chance: of independent uniform choices");
+  t.notes.emplace_back("in a compressed visit, a token's experts are those of the latent whose chunk holds it");
+  return t;
+}
+
+/// What there is to say about visits: the tables above that have rows.
+[[nodiscard]] inline std::vector<table> visit_tables(const comparison& c) {
+  std::vector<table> all{coefficients_table(c), writebacks_table(c), overlaps_table(c)};
+  std::erase_if(all, [](const table& t) { return t.rows.empty(); });
+  return all;
 }
 
 /// Validation loss against training compute.
@@ -120,10 +204,28 @@ namespace detail {
     model["validation_loss_by_flops"] = points(s.validation_by_flops);
     model["validation_loss_by_tokens"] = points(s.validation_by_tokens);
     model["visit_balance"] = s.visit_balance;
+    model["learned_coefficients"] = nlohmann::ordered_json::array();
+    model["writeback_means"] = nlohmann::ordered_json::array();
+    for (const auto& w : c.found[i].writebacks)
+      model["writeback_means"].push_back({{"visit", w.visit}, {"means", w.means}});
+    model["expert_overlap"] = nlohmann::ordered_json::array();
+    for (const expert_overlap& o : c.found[i].overlaps)
+      model["expert_overlap"].push_back({{"layer", o.layer},
+                                         {"visits", {o.visit, o.visit + 1}},
+                                         {"tokens", o.tokens},
+                                         {"share", o.tokens > 0 ? nlohmann::ordered_json(o.share()) : nullptr},
+                                         {"chance", o.chance}});
     model["tokens_per_second"] = s.tokens_per_second;
     model["steps"] = s.steps;
     model["skipped"] = s.skipped;
   }
+  detail::each_learned(c, [&](std::size_t i, std::size_t v) {
+    const std::vector<point>& curve = c.stories[i].coefficients_by_tokens[v];
+    j["models"][i]["learned_coefficients"].push_back({{"visit", v},
+                                                      {"first_step", curve.front().y},
+                                                      {"last_step", curve.back().y},
+                                                      {"by_tokens", points(thinned(curve, 200))}});
+  });
   const nlohmann::json& header = c.stories.front().header;
   j["bigram_entropy"] = header.at("data").at("bigram_entropy");
   for (const char* name : {"options", "data", "machine", "dtype", "instruction_set", "threads", "version"})
@@ -158,6 +260,11 @@ namespace detail {
   report.add(tokens_plot(c));
   report.heading("Runs");
   report.add(runs_table(c));
+  if (const std::vector<table> tables = visit_tables(c); !tables.empty()) {
+    report.heading("Visits");
+    if (const plot p = coefficients_plot(c); !p.curves.empty()) report.add(p);
+    for (const table& t : tables) report.add(t);
+  }
   report.heading("Settings");
   table settings{"", {{"option", false}, {"value", false}}, {}};
   for (const auto& [name, value] : options.items())

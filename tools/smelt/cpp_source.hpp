@@ -57,6 +57,15 @@ namespace detail {
 [[nodiscard]] constexpr const char* type_name(ffn_kind) noexcept {
   return "ffn_kind";
 }
+[[nodiscard]] constexpr const char* type_name(encoder_kind) noexcept {
+  return "encoder_kind";
+}
+[[nodiscard]] constexpr const char* type_name(writeback_kind) noexcept {
+  return "writeback_kind";
+}
+[[nodiscard]] constexpr const char* type_name(latent_position) noexcept {
+  return "latent_position";
+}
 [[nodiscard]] constexpr const char* type_name(score_function) noexcept {
   return "score_function";
 }
@@ -75,7 +84,10 @@ template <FieldsOfSpec S>
 [[nodiscard]] inline std::string cpp(const visit_list& value) {
   if (value == visits(value.count)) return "smelt::visits(" + std::to_string(value.count) + ")";
   std::string text = "smelt::visit_list{}";
-  for (int i = 0; i < value.count; ++i) text += ".then(" + cpp(value[i]) + ")";
+  for (int i = 0; i < value.runs(); ++i) {
+    const int times = visit_list::length_of(value, i);
+    text += ".then(" + cpp(visit_list::plan_of(value, i)) + (times > 1 ? ", " + std::to_string(times) : "") + ")";
+  }
   return text;
 }
 

@@ -2,6 +2,7 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <smelt/spec/visit.hpp>
 #include <string>
 
 #include "command.hpp"
@@ -16,12 +17,20 @@ namespace {
 struct eval_arguments {
   std::string folder;
   std::string data;
+  std::int64_t visits = 0;  ///< of the loop; 0 is as many as in training
   kernel_option kernels{};
 };
 
+/// How often the loop was visited then and now.
+std::string visits_note(const checkpoint_losses& found) {
+  return "trained with " + std::to_string(found.trained_visits) + (found.trained_visits == 1 ? " visit" : " visits") +
+         ", evaluated with " + std::to_string(found.visits);
+}
+
 int eval(const common_options& common, const eval_arguments& a) {
   const interrupt_guard interrupt;
-  const checkpoint_losses found = evaluate_folder(a.folder, a.data, a.kernels, common, interrupt);
+  const checkpoint_losses found =
+      evaluate_folder(a.folder, a.data, static_cast<int>(a.visits), a.kernels, common, interrupt);
   if (interrupt.asked()) return exit_interrupted;
   if (common.json) {
     nlohmann::ordered_json j;
@@ -32,6 +41,9 @@ int eval(const common_options& common, const eval_arguments& a) {
     j["trained_dtype"] = found.trained_dtype;
     j["dtype"] = found.dtype;
     j["instruction_set"] = found.instruction_set;
+    j["trained_visits"] = found.trained_visits;
+    j["visits"] = found.visits;
+    if (a.visits > 0) j["note"] = visits_note(found);
     j["validation"] = summary_json(found.losses);
     j["bigram_entropy"] = found.bigram_entropy;
     std::cout << j.dump(2) << "\n";
@@ -39,6 +51,7 @@ int eval(const common_options& common, const eval_arguments& a) {
   }
   table t = losses_table({{"step " + grouped(found.step), found.losses}}, found.bigram_entropy);
   t.caption = "Loss of " + found.folder;
+  if (a.visits > 0) t.caption += ", " + visits_note(found);
   t.notes.push_back(found.split == "all" ? "text: all of " + a.data + ", which is not what the model was trained on"
                                          : "text: the validation split of " + a.data);
   t.notes.push_back("matrix products: " + found.dtype + " (" + found.instruction_set + "), " +
@@ -58,10 +71,16 @@ void add_eval(CLI::App& app, const common_options& common, action& chosen) {
                    "builtin, builtin:large, or a path: JSON Lines, text, a folder of them, token shards")
       ->required()
       ->type_name("DATA");
+  add_count(
+      *command, "--visits", a->visits, 1,
+      "Visit the loop so often instead of as in training: for models whose visits all follow one plan and have no "
+      "weights of their own; the coefficient stays as trained",
+      max_visits);
   add_kernel_options(*command, a->kernels);
   command->footer(
       "Of the text that the run was trained on, only the validation split is read; of any other, all of it.\n"
       "\nExamples:\n  smelt eval runs/nano --data builtin\n"
+      "  smelt eval runs/nano-smelt --data builtin --visits 3\n"
       "  smelt eval runs/nano/step-00000240 --data book.txt --json");
   command->callback([a, &common, &chosen] { chosen = [a, &common] { return eval(common, *a); }; });
 }

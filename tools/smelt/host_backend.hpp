@@ -50,6 +50,12 @@ class host_op<Op, Result (host_kernels::*)(Arguments...)> {
   X(cross_entropy, <head_shape>)                       \
   X(cross_entropy_backward, <head_shape>)              \
   X(cross_entropy_with_gradient, <head_shape>)         \
+  X(pool, <pool_shape>)                                \
+  X(pool_backward, <pool_shape>)                       \
+  X(write_back, <write_back_shape>)                    \
+  X(write_back_backward, <write_back_shape>)           \
+  X(difference)                                        \
+  X(dot)                                               \
   X(norm)                                              \
   X(adamw)
 

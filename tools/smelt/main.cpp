@@ -82,6 +82,7 @@ int main(int argc, char** argv) {
   add_train(app, common, chosen);
   add_eval(app, common, chosen);
   add_compare(app, common, chosen);
+  add_probe(app, common, chosen);
   add_info(app, common, chosen);
   add_bench(app, common, chosen);
 

@@ -2,6 +2,7 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <smelt/budget/equal_flops.hpp>
 #include <smelt/budget/match_report.hpp>
 #include <smelt/core/nearest_name.hpp>
 #include <smelt/io/spec_json.hpp>
@@ -28,6 +29,7 @@ struct match_arguments {
   std::string tolerance;
   std::string convention;
   std::string header;
+  std::int64_t tokens = 0;  ///< of the base's training; 0 is not given
   std::int64_t kv_bytes = 2;
   std::int64_t width_multiple = 0;
   std::int64_t hidden_multiple = 0;
@@ -62,6 +64,19 @@ may_vary variation_of(const std::vector<std::string>& names) {
   return vary;
 }
 
+/// For how long the partner trains on what the base's training costs.
+struct equal_training {
+  double ratio = 0;          ///< of the partner's tokens to the base's
+  std::int64_t partner = 0;  ///< tokens, when the base's are given
+};
+equal_training equal_training_of(const spec& partner, const spec& base, std::int64_t tokens, const convention& by) {
+  // Per token of the base, with more digits than are printed.
+  constexpr std::int64_t unit = 1'000'000'000;
+  const char* what = "the partner's training tokens";
+  return {static_cast<double>(require_fits(at_equal_flops(partner, base, unit, by), what)) / static_cast<double>(unit),
+          require_fits(at_equal_flops(partner, base, tokens, by), what)};
+}
+
 /// The largest multiple that can be asked for.
 constexpr std::int64_t max_multiple = 65'536;
 
@@ -88,6 +103,12 @@ table shapes_table(const named_spec& base, const spec& partner, bool found) {
   return t;
 }
 
+std::string training_text(const equal_training& equal, std::int64_t tokens, const std::string& base) {
+  std::string text = "Training at equal total FLOPs: " + fixed(equal.ratio, 4) + " tokens for every token of " + base;
+  if (tokens > 0) text += ", " + grouped(equal.partner) + " for " + grouped(tokens);
+  return text + "; steps likewise\n";
+}
+
 int print_match(const common_options& common, const match_arguments& a) {
   const within tolerance = parse_tolerance(a.tolerance);
   const loop_spec loop = parse_loop(a.loop);
@@ -110,6 +131,7 @@ int print_match(const common_options& common, const match_arguments& a) {
   // A request that cannot be searched is wrong input, and this throws what is wrong with it.
   if (!searched) static_cast<void>(match_or_throw(base.value, loop, tolerance, options));
 
+  const equal_training equal = equal_training_of(r.partner, base.value, a.tokens, options.by.flops);
   const budget_table match = table_of(r.partner, base.value, tolerance, options.by);
   if (common.json) {
     nlohmann::ordered_json j;
@@ -118,6 +140,10 @@ int print_match(const common_options& common, const match_arguments& a) {
     if (!r.found()) j["reason"] = describe(r);
     j["spec"] = spec_to_json(r.partner);
     j["match"] = to_json(match);
+    nlohmann::ordered_json& training = j["training_at_equal_flops"];
+    training["tokens_ratio"] = equal.ratio;
+    if (a.tokens > 0) training["base_tokens"] = a.tokens;
+    if (a.tokens > 0) training["tokens"] = equal.partner;
     std::cout << j.dump(2) << "\n";
   } else if (!a.header.empty() && r.found()) {
     std::cout << cpp_header(a.header, common.command_line, base.value, r.partner, tolerance, options.by);
@@ -125,7 +151,8 @@ int print_match(const common_options& common, const match_arguments& a) {
     std::cerr << "smelt: error: " << describe(r) << "\n";
   } else {
     std::cout << to_text(shapes_table(base, r.partner, r.found())) << "\n"
-              << to_text(match_table(match, r.found() ? "partner" : "nearest", base.name));
+              << to_text(match_table(match, r.found() ? "partner" : "nearest", base.name)) << "\n"
+              << training_text(equal, a.tokens, base.name);
     if (!r.found()) std::cout << "\nno partner: " << describe_failure(r) << "\n";
   }
   return r.found() ? exit_fine : exit_check_failed;
@@ -137,9 +164,7 @@ void add_match(CLI::App& app, const common_options& common, action& chosen) {
   CLI::App* command = app.add_subcommand("match", "Solve for the looped architecture with the budgets of BASE");
   const auto a = std::make_shared<match_arguments>();
   command->add_option("BASE", a->base, "A preset's name or a JSON file")->required()->type_name("");
-  command->add_option("--loop", a->loop, "SPAN:VISITS: middle:2, middle+6:2 (6 layers) or 3+6:2 (from layer 3 on)")
-      ->required()
-      ->type_name("LOOP");
+  command->add_option("--loop", a->loop, loop_help)->required()->type_name("LOOP");
   command
       ->add_option("--vary", a->vary,
                    "Fields that may change: width,experts,heads,kv_heads,head_dim,hidden; unless named, hidden keeps "
@@ -150,6 +175,7 @@ void add_match(CLI::App& app, const common_options& common, action& chosen) {
   command->add_option("--tolerance", a->tolerance, "Such as flops=4%,params=1%,kv=4% (the default)")->type_name("LIST");
   command->add_option("--convention", a->convention, "How FLOPs are counted: smelt (default), paper, ...")
       ->type_name("NAME");
+  add_count(*command, "--tokens", a->tokens, 1, "Training tokens of BASE: also print the partner's for the same FLOPs");
   add_count(*command, "--kv-bytes", a->kv_bytes, 1, "Bytes of a KV-cache element (default: 2)", max_kv_bytes);
   add_count(*command, "--width-multiple", a->width_multiple, 1, "The width is a multiple of this (default: BASE's)",
             max_multiple);
@@ -163,7 +189,11 @@ void add_match(CLI::App& app, const common_options& common, action& chosen) {
       ->type_name("NAME");
   command->footer(
       "Exit 1 when no architecture meets every budget; the nearest one is shown.\n"
-      "\nExamples:\n  smelt match nano --loop middle:2\n"
+      "\nExamples:\n" +
+      loop_examples("smelt match micro") +
+      "  smelt match smelt-200m-baseline --loop middle:c2,own+1 --tolerance flops=1%,params=1%,kv=1% --width-multiple "
+      "8 "
+      "--tokens 40G\n"
       "  smelt match smelt-200m-baseline --loop middle:2 --tolerance flops=1%,params=1%,kv=1% --width-multiple 8\n"
       "  smelt match nano --loop middle:2 --header my_model > my_model.hpp\n"
       "  smelt match nano --loop 1+2:3 --json > partner.json && smelt budget partner.json --against nano");

@@ -30,8 +30,9 @@ struct run_story {
   std::vector<point> validation_by_tokens;  ///< the same
   text_losses final_losses;                 ///< on the whole validation split; empty while the run is not finished
   std::vector<double> visit_balance;        ///< balance loss by visit, mean over the last tenth of the steps
-  double tokens_per_second = 0;             ///< training, evaluations and saves left out
-  std::int64_t skipped = 0;                 ///< steps whose gradients were not finite
+  std::vector<std::vector<point>> coefficients_by_tokens;  ///< by visit: of its residual writes in every step
+  double tokens_per_second = 0;                            ///< training, evaluations and saves left out
+  std::int64_t skipped = 0;                                ///< steps whose gradients were not finite
 };
 
 /// Reads the log of the run in `folder`; a folder without one has an empty story. Throws errc::corrupt as read_log
@@ -62,6 +63,12 @@ struct run_story {
         tokens += taken * number(line, "tokens_per_second");
       }
       story.skipped = line.value("skipped", std::int64_t{0});
+      // Runs from before there were learned ones have none.
+      const auto coefficients = line.value("visit_coefficient", nlohmann::json::array());
+      story.coefficients_by_tokens.resize((std::max)(story.coefficients_by_tokens.size(), coefficients.size()));
+      for (std::size_t v = 0; v < coefficients.size(); ++v)
+        if (coefficients[v].is_number())
+          story.coefficients_by_tokens[v].push_back({number(line, "tokens"), coefficients[v].get<double>()});
       steps.push_back(std::move(line));
     } else if (kind == "validation") {
       story.validated = line["step"].get<std::int64_t>();

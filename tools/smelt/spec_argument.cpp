@@ -2,12 +2,16 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <smelt/budget/ablations.hpp>
 #include <smelt/budget/presets.hpp>
 #include <smelt/core/error.hpp>
 #include <smelt/core/nearest_name.hpp>
 #include <smelt/io/spec_json.hpp>
 #include <smelt/spec/schedule.hpp>
+#include <utility>
 
+#include "loop_option.hpp"
 #include "number.hpp"
 
 namespace smelt::tool {
@@ -15,16 +19,42 @@ namespace smelt::tool {
 const std::vector<named_spec>& preset_specs() {
   static const std::vector<named_spec> specs = [] {
     std::vector<named_spec> all;
-    for (const presets::preset& p : presets::all)
-      all.push_back({p.name, p.value, p.partner_of, p.control, p.description});
+    const auto add = [&](const presets::preset& p) {
+      all.push_back({p.name, p.value, p.partner_of, p.control, p.description, p.group});
+    };
+    for (const presets::preset& p : presets::all) add(p);
+    for (int i = 0; i < presets::ablations; ++i) add(presets::ablation(i));
     return all;
   }();
   return specs;
 }
 
+namespace {
+
+/// NAME-rR; nothing when `argument` is not of that form, or NAME no preset that can be looped so.
+std::optional<named_spec> looped_preset(const std::string& argument) {
+  const auto at = argument.rfind(visits_suffix);
+  if (at == std::string::npos) return std::nullopt;
+  const std::string digits = argument.substr(at + std::string(visits_suffix).size());
+  const auto times = digits.find_first_not_of("0123456789") == std::string::npos ? read_count(digits) : std::nullopt;
+  if (!times || *times < 2 || *times > max_visits) return std::nullopt;
+  for (const named_spec& preset : preset_specs())
+    if (preset.name == argument.substr(0, at) && span_of(preset.value).count == 0 && preset.value.layers > 4)
+      return named_spec{argument,
+                        presets::looped_between(preset.value, static_cast<int>(*times)),
+                        "",
+                        preset.control,
+                        "looped " + preset.name,
+                        ""};
+  return std::nullopt;
+}
+
+}  // namespace
+
 named_spec spec_of_argument(const std::string& argument) {
   for (const named_spec& preset : preset_specs())
     if (preset.name == argument) return preset;
+  if (auto looped = looped_preset(argument)) return *std::move(looped);
   std::error_code ignored;
   if (!std::filesystem::exists(argument, ignored)) {
     std::vector<std::string> names;
@@ -39,8 +69,8 @@ named_spec spec_of_argument(const std::string& argument) {
   // What this program prints about an architecture holds its spec, so that outputs can be handed on.
   const auto document = nlohmann::json::parse(text, nullptr, false);
   if (document.is_object() && document.contains("spec") && document["spec"].is_object())
-    return {name, parse_spec(document["spec"].dump(), argument + ": spec"), "", "", ""};
-  return {name, parse_spec(text, argument), "", "", ""};
+    return {name, parse_spec(document["spec"].dump(), argument + ": spec"), "", "", "", ""};
+  return {name, parse_spec(text, argument), "", "", "", ""};
 }
 
 std::string summary(const spec& s) {
@@ -49,9 +79,13 @@ std::string summary(const spec& s) {
   };
   const loop_span span = span_of(s);
   std::string text = count(s.layers, "layer", "layers");
-  if (span.count > 0)
+  if (span.count > 0) {
+    const std::string plans = plans_text(s.loop.visits);
     text += " (" + std::to_string(span.first) + " to " + std::to_string(span.first + span.count - 1) + " visited " +
-            std::to_string(span.visits) + " times: " + std::to_string(schedule(s).size()) + " executed)";
+            std::to_string(span.visits) + " times";
+    if (plans != std::to_string(span.visits)) text += " by " + plans;
+    text += ": " + std::to_string(schedule(s).size()) + " executed)";
+  }
   text += ", width " + grouped(std::int64_t{s.width});
   if (has_latent_attention(s))
     text += ", " + count(s.attention.heads, "head", "heads") + " over a latent of " +

@@ -8,8 +8,10 @@
 #include <optional>
 #include <smelt/budget/memory.hpp>
 #include <smelt/core/error.hpp>
+#include <smelt/infer/with_visits.hpp>
 #include <smelt/io/spec_json.hpp>
 #include <smelt/model/architecture_handle.hpp>
+#include <smelt/probe/writeback_means.hpp>
 #include <smelt/train/bigram.hpp>
 #include <smelt/train/checkpoint.hpp>
 #include <smelt/train/log.hpp>
@@ -175,8 +177,8 @@ void add_run_options(CLI::App& command, run_settings& s) {
   add_real(command, "--clip", o.clip, "Largest gradient norm; 0 is none (default: 1)");
   add_real(command, "--balance", o.balance, "Coefficient of the balance loss (default: 0.01)");
   add_real(command, "--z", o.z, "Coefficient of the z-loss (default: 0.001)");
-  for (const char* name : {"--learning-rate", "--warmup", "--schedule", "--decay", "--final", "--weight-decay", "--clip",
-                           "--balance", "--z"})
+  for (const char* name : {"--learning-rate", "--warmup", "--schedule", "--decay", "--final", "--weight-decay",
+                           "--clip", "--balance", "--z"})
     command.get_option(name)->group(training);
   command.add_flag_callback(
              "--no-document-masks", [&o] { o.document_masks = false; }, "Let attention cross documents")
@@ -306,7 +308,41 @@ bool train_in_folder(const std::filesystem::path& path, const named_spec& of, co
   return finished;
 }
 
-checkpoint_losses evaluate_folder(const std::filesystem::path& folder, const std::string& data,
+visit_findings findings_of(const std::filesystem::path& folder, const named_spec& of, const named_data& data,
+                           const run_settings& settings, const common_options& common,
+                           const interrupt_guard& interrupt) {
+  const spec& s = of.value;
+  visit_findings result;
+  if (span_of(s).count == 0) return result;
+  const found_checkpoint found = open_newest_checkpoint(folder);
+  if (!found.newest) throw error(errc::io, "'" + folder.string() + "' has no whole checkpoint");
+  weight_buffer<float> weights(s);
+  static_cast<void>(read_tensors(found.newest->weights, weights, s));
+  for (int visit = 0; visit < s.loop.visits.count; ++visit)
+    if (std::vector<double> means = writeback_means(s, weights, visit); !means.empty())
+      result.writebacks.push_back({visit, std::move(means)});
+
+  expert_overlaps overlaps(s);
+  if (overlaps.found().empty()) return result;
+  host_backend kernels = make_backend(settings.kernels, common);
+  // One sequence at a time: a model that saves all activations takes little memory then.
+  batch_plan plan = plan_of(settings.options);
+  plan.sequences = 1;
+  language_model<dynamic_arch, host_backend> model(dynamic_arch(s), kernels, plan.sequences, plan.context);
+  const auto hold = kernels.hold_weights();
+  const std::int64_t batches =
+      (std::min)(validation_batches(data.text.validation, plan), ceiling(settings.validation_tokens, plan.context));
+  batch filled;
+  for (std::int64_t i = 0; i < batches && !interrupt.asked(); ++i) {
+    fill_validation_batch(data.text.validation, plan, i, filled);
+    static_cast<void>(model.forward(weights, view(filled)));
+    overlaps.add(model, view(filled));
+  }
+  result.overlaps = overlaps.found();
+  return result;
+}
+
+checkpoint_losses evaluate_folder(const std::filesystem::path& folder, const std::string& data, int visits,
                                   const kernel_option& kernels_option, const common_options& common,
                                   const interrupt_guard& interrupt) {
   host_backend kernels = make_backend(kernels_option, common);
@@ -331,7 +367,8 @@ checkpoint_losses evaluate_folder(const std::filesystem::path& folder, const std
     throw error(errc::io, "'" + folder.string() + "' has no whole checkpoint" +
                               (found.skipped.empty() ? "; train one with smelt train" : ""));
   const checkpoint& from = *found.newest;
-  const spec architecture = spec_from_json(from.state.at("spec"));
+  const spec trained = spec_from_json(from.state.at("spec"));
+  const spec architecture = visits == 0 ? trained : with_visits(trained, visits);
   const nlohmann::json& saved = from.state.at("options");
 
   // The split of the run itself, or validation text would be text it was trained on.
@@ -367,6 +404,8 @@ checkpoint_losses evaluate_folder(const std::filesystem::path& folder, const std
   result.trained_dtype = dtype_of(from.state);
   result.dtype = name_of(kernels.compute());
   result.instruction_set = name_of(kernels.instructions());
+  result.trained_visits = span_of(trained).visits;
+  result.visits = span_of(architecture).visits;
   return result;
 }
 

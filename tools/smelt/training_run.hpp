@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <smelt/probe/expert_overlap.hpp>
 #include <smelt/train/batches.hpp>
 #include <smelt/train/options.hpp>
 #include <string>
@@ -55,6 +56,25 @@ void require_trainable(const named_spec& of, const named_data& data, const run_s
                                    const run_settings& settings, const common_options& common,
                                    const interrupt_guard& interrupt);
 
+/// What the visits of a trained loop came to.
+struct visit_findings {
+  /// Means of a compressed visit's writeback over channels, one a receiver, from near to far.
+  struct writeback {
+    int visit = 0;  ///< 0-based
+    std::vector<double> means;
+  };
+  std::vector<writeback> writebacks;
+  std::vector<expert_overlap> overlaps;
+};
+
+/// Looks into the newest whole checkpoint of the run in `folder`, which is finished: into its weights, and into the
+/// experts that it chooses on the first validation tokens, as many as are read on the way. Nothing to find for a model
+/// without a loop, and nothing complete when `interrupt` is asked. Throws as open_newest_checkpoint does, and errc::io
+/// when there is no checkpoint.
+[[nodiscard]] visit_findings findings_of(const std::filesystem::path& folder, const named_spec& of,
+                                         const named_data& data, const run_settings& settings,
+                                         const common_options& common, const interrupt_guard& interrupt);
+
 /// A model from a checkpoint, evaluated.
 struct checkpoint_losses {
   std::int64_t step = 0;
@@ -65,13 +85,16 @@ struct checkpoint_losses {
   std::string trained_dtype{};  ///< what matrix products multiplied in while the model was trained
   std::string dtype{};          ///< what they multiplied in here
   std::string instruction_set{};
+  int trained_visits = 1;  ///< of the loop; 1 without one
+  int visits = 1;          ///< of the loop in this evaluation
 };
 
 /// Evaluates the newest whole checkpoint of the run in `folder` (or the checkpoint that is `folder`). On the text that
-/// the run was trained on only the validation split is read, on another all of it. Throws as open_newest_checkpoint
-/// and load_dataset do, errc::io when there is no checkpoint, errc::mismatch for another kind of tokens.
+/// the run was trained on only the validation split is read, on another all of it. `visits` other than 0 are those of
+/// its loop, instead of as many as in training. Throws as open_newest_checkpoint, load_dataset and with_visits do,
+/// errc::io when there is no checkpoint, errc::mismatch for another kind of tokens.
 [[nodiscard]] checkpoint_losses evaluate_folder(const std::filesystem::path& folder, const std::string& data,
-                                                const kernel_option& kernels, const common_options& common,
+                                                int visits, const kernel_option& kernels, const common_options& common,
                                                 const interrupt_guard& interrupt);
 
 }  // namespace smelt::tool

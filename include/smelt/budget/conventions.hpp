@@ -24,7 +24,7 @@ struct convention {
   bool head = true;                     ///< the output head
   bool router = true;                   ///< the routers
   bool input_table = false;             ///< an untied input table as if it were a matrix product
-  bool vectors = false;                 ///< biases and norm gains, one multiply-add each (the figure "6 N")
+  bool vectors = false;                 ///< biases, gains, pooling, writebacks, one multiply-add each ("6 N")
   bool every_expert = false;            ///< all stored experts as if every token visited them
   int backward = 2;                     ///< backward passes in units of the forward pass
   bool recompute = false;               ///< layers (not the head) run forward once more in the backward pass

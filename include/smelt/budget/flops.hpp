@@ -27,7 +27,8 @@ struct flop_count {
   std::int64_t head = 0;
   std::int64_t input_table = 0;
   std::int64_t exit_gate = 0;
-  std::int64_t vectors = 0;  ///< biases and norm gains
+  std::int64_t visit_projections = 0;  ///< down and up of visits on a share of the residual stream
+  std::int64_t vectors = 0;            ///< biases, norm gains, and the encoders and writebacks of compressed visits
 
   std::int64_t forward = 0;            ///< sum of the parts
   std::int64_t train = 0;              ///< forward and backward
@@ -95,46 +96,67 @@ template <class Count>
   const std::int64_t value_dim = is_latent ? latent.value_dim : s.attention.head_dim;
   const Count score_width = Count(s.attention.heads) * (key_dim + (c.score_products > 1 ? value_dim : 0));
   const std::int64_t unit = c.unit == operation::flop ? 2 : 1;
-  const std::int64_t experts = c.every_expert ? s.experts.stored : s.experts.active;
 
-  Count routed_runs = 0;  // positions x layers that have experts
-  Count dense_runs = 0;   // positions x layers that have not
-  Count scores = 0;
+  // Of every group: positions x layers, times what one layer multiplies at one position.
+  Count projected = 0, routed = 0, expert = 0, shared_expert = 0, dense_hidden = 0, scores = 0, added = 0;
   const layer_groups groups(s);
   const int size = groups.size();
   for (int i = 0; i < size; ++i) {
     const layer_group g = groups[i];
     if (g.layers == 0) continue;
-    const Count group_runs = Count(tokens / g.length_divisor) * g.layers;
-    (g.experts ? routed_runs : dense_runs) += group_runs;
+    const bool whole = g.width == s.width && g.hidden == s.experts.hidden;
+    const layer_parameters p = whole ? one : layer_parameters_in<Count>(s, g.width, g.hidden);
+    const Count runs = Count(tokens / g.length_divisor) * g.layers;
+    const std::int64_t visited = c.every_expert ? s.experts.stored : g.active;
+    projected += runs * p.attention_matrices;
     scores += score_width * doubled_pairs<Count>(tokens, g.window, g.length_divisor, c) / 2 * g.layers;
+    if (g.experts) {
+      routed += runs * p.router_matrices;
+      expert += runs * p.expert_matrices * visited;
+      shared_expert += runs * p.shared_matrices;
+    } else {
+      dense_hidden += runs * p.dense_matrices;
+    }
+    if (!c.vectors) continue;
+    added += runs * (Count(p.attention_vectors) + p.norm_vectors);
+    added += g.experts ? runs * (Count(p.router_vectors) + p.shared_vectors + Count(p.expert_vectors) * visited)
+                       : runs * p.dense_vectors;
   }
-  const bool routed = s.dense_layers < s.layers;
-  const Count runs = routed_runs + dense_runs;
+  Count between = 0;  // of visits' projections
+  for (int i = 0; i < s.loop.visits.runs(); ++i) {
+    const visit_plan& plan = visit_list::plan_of(s.loop.visits, i);
+    if (is_plain(plan)) continue;
+    const std::int64_t times = visit_list::length_of(s.loop.visits, i);
+    const std::int64_t positions = tokens / plan.compression;
+    between += Count(positions) * visit_parameters_in<Count>(s, plan).projections * times;
+    // Every token of a whole chunk enters once, twice where a scorer weighs it; each from the first latent's last token
+    // on receives once.
+    if (!c.vectors || plan.compression == 1 || positions == 0) continue;
+    const std::int64_t entries = plan.encoder == encoder_kind::softmax ? 2 : 1;
+    added += (Count(positions) * plan.compression * entries + (tokens - plan.compression + 1)) * s.width * times;
+  }
 
   const Count each_token = Count(tokens) * unit;
   const Count table = Count(table_rows(s)) * s.width;
   const int visits = span_of(s).visits;
-  const Count projections = runs * unit * one.attention_matrices;
-  const Count router = c.router ? routed_runs * unit * one.router_matrices : Count(0);
-  const Count routed_experts = routed ? routed_runs * unit * one.expert_matrices * experts : Count(0);
-  const Count shared = routed_runs * unit * one.shared_matrices;
-  const Count dense = dense_runs * unit * one.dense_matrices;
+  const Count projections = projected * unit;
+  const Count router = c.router ? routed * unit : Count(0);
+  const Count routed_experts = expert * unit;
+  const Count shared = shared_expert * unit;
+  const Count dense = dense_hidden * unit;
+  const Count visit_projections = between * unit;
   const Count exit_gate = s.exit_gate ? each_token * s.width * visits : Count(0);
   const Count head = c.head ? each_token * table : Count(0);
   const Count input_table = c.input_table && !s.tied_head ? each_token * table : Count(0);
   Count vectors = 0;
   if (c.vectors) {
-    const Count always = Count(one.attention_vectors) + one.norm_vectors;
-    const Count with_experts =
-        Count(one.router_vectors) + one.shared_vectors + (routed ? Count(one.expert_vectors) * experts : Count(0));
     const Count once =
         Count(s.norm_bias ? 2 : 1) * s.width + (s.head_bias && c.head ? table_rows(s) : 0) + (s.exit_gate ? visits : 0);
-    vectors = (runs * always + routed_runs * with_experts + dense_runs * one.dense_vectors) * unit + each_token * once;
+    vectors = added * unit + each_token * once;
   }
 
-  const Count layers =
-      projections + scores * unit + router + routed_experts + shared + dense + exit_gate + vectors;  // all but tables
+  const Count layers = projections + scores * unit + router + routed_experts + shared + dense + exit_gate +
+                       visit_projections + vectors;  // all but tables
   const Count forward = layers + head + input_table;
   n.attention_projections = std::int64_t(projections);
   n.attention_scores = std::int64_t(scores * unit);
@@ -145,6 +167,7 @@ template <class Count>
   n.head = std::int64_t(head);
   n.input_table = std::int64_t(input_table);
   n.exit_gate = std::int64_t(exit_gate);
+  n.visit_projections = std::int64_t(visit_projections);
   n.vectors = std::int64_t(vectors);
   n.forward = std::int64_t(forward);
   n.train = std::int64_t(forward * (1 + std::int64_t{c.backward}) + (c.recompute ? layers : Count(0)));

@@ -13,30 +13,45 @@ struct layer_group {
   bool experts = false;     ///< routed experts; otherwise the dense feed-forward
   int window = 0;           ///< attended positions at most; 0 is no limit
   int length_divisor = 1;   ///< sequence positions per position of the visit they belong to
+  int width = 0;            ///< channels of the residual stream that they run on
+  int active = 0;           ///< routed experts that a position visits
+  int hidden = 0;           ///< hidden units of one routed expert that run
 };
 
-/// The executed schedule in groups of equal cost: those outside the looped span, then those of each visit. Short for
-/// the compiler to evaluate, whatever the depth: a plain model is one group.
+/// The executed schedule in groups of equal cost: those outside the looped span, then those of each run of visits by
+/// the same plan. Short for the compiler to evaluate, whatever the depth: a plain model is one group.
 class layer_groups {
  public:
   /// Precondition: `s` satisfies the rules of spec/rules.hpp and outlives the groups.
-  constexpr explicit layer_groups(const spec& s) noexcept : spec_(s), span_(span_of(s)) {
-    add_range(outside_, 0, span_.first);
-    add_range(inside_, span_.first, span_.first + span_.count);
-    add_range(outside_, span_.first + span_.count, s.layers);
+  constexpr explicit layer_groups(const spec& s) noexcept : spec_(s) {
+    const loop_span span = span_of(s);
+    runs_ = span.count == 0 ? 0 : s.loop.visits.runs();
+    add_range(outside_, 0, span.first);
+    add_range(inside_, span.first, span.first + span.count);
+    add_range(outside_, span.first + span.count, s.layers);
   }
 
   /// Slots to look at; a slot may hold no layers.
-  [[nodiscard]] constexpr int size() const noexcept { return kinds_ * (span_.count == 0 ? 1 : 1 + span_.visits); }
+  [[nodiscard]] constexpr int size() const noexcept { return kinds_ * (1 + runs_); }
 
   /// The group of slot `i`, possibly without layers. Precondition: 0 <= i < size().
   [[nodiscard]] constexpr layer_group operator[](int i) const noexcept {
     const int kind = i % kinds_;
-    const int visit = i / kinds_ - 1;
-    return {.layers = visit < 0 ? outside_[kind] : inside_[kind],
-            .experts = kind < first_dense_kind,
-            .window = kind % 2 == 0 ? 0 : spec_.attention.window,
-            .length_divisor = visit < 0 ? 1 : spec_.loop.visits[visit].compression};
+    const int run = i / kinds_ - 1;
+    layer_group g{.layers = outside_[kind],
+                  .experts = kind < first_dense_kind,
+                  .window = kind % 2 == 0 ? 0 : spec_.attention.window,
+                  .width = spec_.width,
+                  .active = spec_.experts.active,
+                  .hidden = spec_.experts.hidden};
+    if (run < 0) return g;
+    const visit_plan& plan = visit_list::plan_of(spec_.loop.visits, run);
+    g.layers = std::int64_t{inside_[kind]} * visit_list::length_of(spec_.loop.visits, run);
+    g.length_divisor = plan.compression;
+    g.width = width_of(spec_, plan);
+    g.active = active_of(spec_, plan);
+    g.hidden = hidden_of(spec_, plan);
+    return g;
   }
 
  private:
@@ -63,7 +78,7 @@ class layer_groups {
   }
 
   const spec& spec_;
-  loop_span span_;
+  int runs_ = 0;
   int outside_[4]{};
   int inside_[4]{};
   int kinds_ = 1;

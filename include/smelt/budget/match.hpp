@@ -52,9 +52,10 @@ struct match_result {
 [[nodiscard]] constexpr match_result find_match(const spec& base, const loop_spec& loop, const within& tolerance = {},
                                                 const match_options& options = {}) noexcept {
   match_result r;
-  r.options = first_violation(base).broken == rule::none ? detail::resolved(options, base) : options;
+  r.options = options;
   r.partner = base;
   r.partner.loop = loop;
+  if (is_valid(base) && is_valid(r.partner)) r.options = detail::resolved(options, base, r.partner);
   r.outcome = detail::request_problem(base, r.partner, tolerance, r.options);
   if (!r.found()) return r;
 

@@ -32,8 +32,8 @@ namespace smelt {
     case match_constraint::experts_held:
       return "the number of stored experts may not vary";
     case match_constraint::experts_limits:
-      return limits("the number of stored experts", o.experts) + " and is at least experts.active, " +
-             number(r.partner.experts.active);
+      return limits("the number of stored experts", o.experts) + " and is at least the most that a token visits, " +
+             number(detail::most_active(r.partner));
     case match_constraint::experts_multiple:
       return o.experts_multiple == 1 ? "stored experts come whole"
                                      : "the number of stored experts is a multiple of " + number(o.experts_multiple);
@@ -92,7 +92,8 @@ namespace detail {
              ")";
     case match_outcome::too_large:
       return SMELT_M005
-          " (the base or its loop has FLOPs that 64 bits do not hold, or more than 2^56 parameters or bytes)";
+          " (the base or its loop has FLOPs that 64 bits do not hold, or more than 2^56 parameters or bytes, "
+          "fewer where visits run on shares of sizes)";
   }
   return {};
 }

@@ -43,31 +43,42 @@ struct parameter_count {
   std::int64_t dense_ffn = 0;       ///< feed-forward of the leading dense layers
   std::int64_t norms = 0;           ///< norms of the layers and the final one
   std::int64_t exit_gate = 0;       ///< width -> 1 with bias
+  std::int64_t coefficients = 0;    ///< learned coefficients, one a visit
+  std::int64_t encoders = 0;        ///< of compressed visits
+  std::int64_t writebacks = 0;      ///< of compressed visits
+  std::int64_t projections = 0;     ///< down and up of visits on a share of the residual stream
 
-  std::int64_t active_experts = 0;  ///< of `experts`, those that one token visits
+  std::int64_t active_experts = 0;  ///< of `experts`, what one token meets: in the span, in the visit that runs most
 
   // The looped-model papers' accounting: matrices only, no embeddings, no head.
-  std::int64_t matrices = 0;         ///< N: attention, router, every expert
+  std::int64_t matrices = 0;         ///< N: attention, router, every expert, projections of visits
   std::int64_t matrices_active = 0;  ///< N_act: attention, router, k experts; one traversal of the physical layers
   std::int64_t matrices_loop = 0;    ///< N_loop: the part of N_act inside the looped span; 0 without a loop
+};
+
+/// Parameters that one visit keeps for itself, outside the layers: once a visit, whatever the number of layers it runs.
+struct visit_parameters {
+  std::int64_t coefficient = 0;  ///< the learned coefficient
+  std::int64_t encoder = 0;      ///< conv: c x H, softmax: H
+  std::int64_t writeback = 0;    ///< scaled, normalised: c x H, scalar: c
+  std::int64_t projections = 0;  ///< down and up: twice H x Hs
 };
 
 namespace detail {
 
 /// Elements of one feed-forward's matrices: three for SwiGLU, two for GELU.
 template <class Count>
-[[nodiscard]] constexpr Count ffn_matrices(const spec& s, int hidden) noexcept {
-  return Count(s.ffn == ffn_kind::swiglu ? 3 : 2) * s.width * hidden;
+[[nodiscard]] constexpr Count ffn_matrices(const spec& s, int width, int hidden) noexcept {
+  return Count(s.ffn == ffn_kind::swiglu ? 3 : 2) * width * hidden;
 }
 /// Elements of the biases of one feed-forward's matrices.
 template <class Count>
-[[nodiscard]] constexpr Count ffn_biases(const spec& s, int hidden) noexcept {
-  return Count(s.ffn == ffn_kind::swiglu ? 2 : 1) * hidden + s.width;
+[[nodiscard]] constexpr Count ffn_biases(const spec& s, int width, int hidden) noexcept {
+  return Count(s.ffn == ffn_kind::swiglu ? 2 : 1) * hidden + width;
 }
 template <class Count>
-[[nodiscard]] constexpr Count attention_matrices(const spec& s) noexcept {
+[[nodiscard]] constexpr Count attention_matrices(const spec& s, Count width) noexcept {
   const attention_spec& a = s.attention;
-  const Count width = s.width;
   const Count heads = a.heads;
   if (!has_latent_attention(s)) return width * a.head_dim * (Count(2) * a.heads + Count(2) * a.kv_heads);
   const latent_attention_spec& l = a.latent;
@@ -78,10 +89,10 @@ template <class Count>
   return query + key_value + heads * l.value_dim * width;
 }
 template <class Count>
-[[nodiscard]] constexpr Count attention_vectors(const spec& s) noexcept {
+[[nodiscard]] constexpr Count attention_vectors(const spec& s, int width) noexcept {
   const attention_spec& a = s.attention;
   Count n = a.sinks ? a.heads : 0;
-  if (a.o_bias) n += s.width;
+  if (a.o_bias) n += width;
   if (has_latent_attention(s)) return n + a.latent.kv_rank + a.latent.q_rank;
   const Count query = Count(a.heads) * a.head_dim;
   const Count key = Count(a.kv_heads) * a.head_dim;
@@ -98,28 +109,70 @@ template <class Count>
   return common + 4 + (a.qkv_bias ? 3 : 0) + (a.norm != qk_norm::none ? 2 : 0);
 }
 
-/// Parameters of the pieces of one layer, in `Count` arithmetic.
+/// Parameters of the pieces of one layer, in `Count` arithmetic, as far as they work on the first `width` channels of
+/// the residual stream and the first `hidden` units of every routed expert.
 template <class Count>
-[[nodiscard]] constexpr layer_parameters layer_parameters_in(const spec& s) noexcept {
+[[nodiscard]] constexpr layer_parameters layer_parameters_in(const spec& s, int width, int hidden) noexcept {
   const experts_spec& e = s.experts;
   layer_parameters p;
-  p.attention_matrices = std::int64_t(attention_matrices<Count>(s));
-  p.attention_vectors = std::int64_t(attention_vectors<Count>(s));
-  p.norm_vectors = std::int64_t(Count(s.norm_bias ? 2 : 1) * s.norms_per_layer * s.width);
+  p.attention_matrices = std::int64_t(attention_matrices<Count>(s, width));
+  p.attention_vectors = std::int64_t(attention_vectors<Count>(s, width));
+  p.norm_vectors = std::int64_t(Count(s.norm_bias ? 2 : 1) * s.norms_per_layer * width);
   if (s.dense_layers > 0) {
-    p.dense_matrices = std::int64_t(ffn_matrices<Count>(s, s.dense_hidden));
-    if (s.dense_bias) p.dense_vectors = std::int64_t(ffn_biases<Count>(s, s.dense_hidden));
+    p.dense_matrices = std::int64_t(ffn_matrices<Count>(s, width, s.dense_hidden));
+    if (s.dense_bias) p.dense_vectors = std::int64_t(ffn_biases<Count>(s, width, s.dense_hidden));
   }
   if (s.dense_layers == s.layers) return p;
-  p.router_matrices = std::int64_t(Count(s.width) * e.stored);
+  p.router_matrices = std::int64_t(Count(width) * e.stored);
   p.router_vectors = std::int64_t(Count(e.router_bias ? e.stored : 0) + (e.balance_bias ? e.stored : 0));
-  p.expert_matrices = std::int64_t(ffn_matrices<Count>(s, e.hidden));
-  if (e.bias) p.expert_vectors = std::int64_t(ffn_biases<Count>(s, e.hidden));
+  p.expert_matrices = std::int64_t(ffn_matrices<Count>(s, width, hidden));
+  if (e.bias) p.expert_vectors = std::int64_t(ffn_biases<Count>(s, width, hidden));
   if (e.shared_hidden > 0) {
-    p.shared_matrices = std::int64_t(ffn_matrices<Count>(s, e.shared_hidden) + (e.shared_gate ? s.width : 0));
-    if (e.bias) p.shared_vectors = std::int64_t(ffn_biases<Count>(s, e.shared_hidden));
+    p.shared_matrices = std::int64_t(ffn_matrices<Count>(s, width, e.shared_hidden) + (e.shared_gate ? width : 0));
+    if (e.bias) p.shared_vectors = std::int64_t(ffn_biases<Count>(s, width, e.shared_hidden));
   }
   return p;
+}
+template <class Count>
+[[nodiscard]] constexpr layer_parameters layer_parameters_in(const spec& s) noexcept {
+  return layer_parameters_in<Count>(s, s.width, s.experts.hidden);
+}
+
+template <class Count>
+[[nodiscard]] constexpr visit_parameters visit_parameters_in(const spec& s, const visit_plan& plan) noexcept {
+  visit_parameters p;
+  p.coefficient = plan.learned ? 1 : 0;
+  if (plan.compression > 1) {
+    const std::int64_t chunk = std::int64_t(Count(s.width) * plan.compression);
+    p.encoder = plan.encoder == encoder_kind::conv ? chunk : plan.encoder == encoder_kind::softmax ? s.width : 0;
+    p.writeback = plan.writeback == writeback_kind::direct   ? 0
+                  : plan.writeback == writeback_kind::scalar ? plan.compression
+                                                             : chunk;
+  }
+  if (!is_whole(plan.stream)) p.projections = std::int64_t(Count(s.width) * width_of(s, plan) * 2);
+  return p;
+}
+
+/// The most that a visit of the span uses of one layer's routed experts, in elements of matrices and of vectors.
+template <class Count>
+struct expert_use {
+  Count matrices = 0, vectors = 0;
+};
+template <class Count>
+[[nodiscard]] constexpr expert_use<Count> most_expert_use(const spec& s, const layer_parameters& one) noexcept {
+  expert_use<Count> most;
+  for (int i = 0; i < s.loop.visits.runs(); ++i) {
+    const visit_plan& plan = visit_list::plan_of(s.loop.visits, i);
+    const std::int64_t active = active_of(s, plan);
+    expert_use<Count> used{Count(one.expert_matrices) * active, Count(one.expert_vectors) * active};
+    if (!is_whole(plan.expert_hidden)) {
+      const int hidden = hidden_of(s, plan);
+      used.matrices = ffn_matrices<Count>(s, s.width, hidden) * active;
+      if (s.experts.bias) used.vectors = ffn_biases<Count>(s, s.width, hidden) * active;
+    }
+    if (std::int64_t(used.matrices) > std::int64_t(most.matrices)) most = used;
+  }
+  return most;
 }
 
 }  // namespace detail
@@ -130,12 +183,20 @@ template <class Count>
   return detail::layer_parameters_in<detail::checked_count>(s);
 }
 
+/// Parameters that one visit by `plan` keeps for itself, without attention of its own. Precondition: `s` satisfies the
+/// rules of spec/rules.hpp.
+[[nodiscard]] constexpr visit_parameters parameters_of_visit(const spec& s, const visit_plan& plan) noexcept {
+  if (std::is_constant_evaluated()) return detail::visit_parameters_in<detail::unchecked_count>(s, plan);
+  return detail::visit_parameters_in<detail::checked_count>(s, plan);
+}
+
 /// Copies of the looped span's attention beyond the first. The visits that share keep one copy together; every visit
 /// with attention of its own keeps another.
 [[nodiscard]] constexpr int extra_attention_copies(const spec& s) noexcept {
   const int visits = span_of(s).count == 0 ? 0 : s.loop.visits.count;
   int own = 0;
-  for (int v = 0; v < visits; ++v) own += s.loop.visits[v].own_attention;
+  for (int i = 0; visits > 0 && i < s.loop.visits.runs(); ++i)
+    if (visit_list::plan_of(s.loop.visits, i).own_attention) own += visit_list::length_of(s.loop.visits, i);
   return own > 0 && own == visits ? own - 1 : own;
 }
 
@@ -148,6 +209,10 @@ template <class Count>
   const std::int64_t routed_layers = s.layers - s.dense_layers;
   const std::int64_t stored = routed_layers == 0 ? 0 : s.experts.stored;
   const std::int64_t active = routed_layers == 0 ? 0 : s.experts.active;
+  const int dense_before = s.dense_layers > span.first ? s.dense_layers - span.first : 0;
+  const std::int64_t dense_in_span = dense_before < span.count ? dense_before : span.count;
+  const std::int64_t routed_in_span = span.count - dense_in_span;
+  const std::int64_t routed_outside = routed_layers - routed_in_span;
   const std::int64_t copies = span.count == 0 ? 0 : std::int64_t{extra_attention_copies(s)} * span.count;
   const Count table = Count(table_rows(s)) * s.width;
   const Count attention = Count(one.attention_matrices) + one.attention_vectors;
@@ -159,12 +224,24 @@ template <class Count>
   const Count own_attention = attention * copies;
   const Count router = (Count(one.router_matrices) + one.router_vectors) * routed_layers;
   const Count experts = routed_expert * stored;
-  const Count active_experts = routed_expert * active;
+  const expert_use<Count> in_span = most_expert_use<Count>(s, one);
+  const Count active_experts = (Count(one.expert_matrices) + one.expert_vectors) * active * routed_outside +
+                               (in_span.matrices + in_span.vectors) * routed_in_span;
+  Count coefficients = 0, encoders = 0, writebacks = 0, projections = 0;
+  for (int i = 0; i < s.loop.visits.runs(); ++i) {
+    const visit_parameters v = visit_parameters_in<Count>(s, visit_list::plan_of(s.loop.visits, i));
+    const std::int64_t times = visit_list::length_of(s.loop.visits, i);
+    coefficients += Count(v.coefficient) * times;
+    encoders += Count(v.encoder) * times;
+    writebacks += Count(v.writeback) * times;
+    projections += Count(v.projections) * times;
+  }
   const Count shared = (Count(one.shared_matrices) + one.shared_vectors) * routed_layers;
   const Count dense = (Count(one.dense_matrices) + one.dense_vectors) * dense_layers;
   const Count norms = Count(one.norm_vectors) * s.layers + Count(s.norm_bias ? 2 : 1) * s.width;
   const Count exit_gate = s.exit_gate ? Count(s.width) + 1 : Count(0);
-  const Count body = all_attention + own_attention + router + shared + dense + norms + exit_gate;
+  const Count body = all_attention + own_attention + router + shared + dense + norms + exit_gate + coefficients +
+                     encoders + writebacks + projections;
   const Count looked_up = table + positions;
 
   parameter_count p;
@@ -185,21 +262,22 @@ template <class Count>
   p.dense_ffn = std::int64_t(dense);
   p.norms = std::int64_t(norms);
   p.exit_gate = std::int64_t(exit_gate);
+  p.coefficients = std::int64_t(coefficients);
+  p.encoders = std::int64_t(encoders);
+  p.writebacks = std::int64_t(writebacks);
+  p.projections = std::int64_t(projections);
   p.active_experts = std::int64_t(active_experts);
 
   // One layer's matrices for one traversal, by kind of layer.
   const Count expert_matrices = one.expert_matrices;
   const Count dense_layer = Count(one.attention_matrices) + one.dense_matrices;
   const Count routed_layer = Count(one.attention_matrices) + one.router_matrices + one.shared_matrices;
-  const Count active_layer = routed_layer + expert_matrices * active;
+  const Count layers_in_span = (routed_layer + in_span.matrices) * routed_in_span + dense_layer * dense_in_span;
   p.matrices = std::int64_t((routed_layer + expert_matrices * stored) * routed_layers + dense_layer * dense_layers +
-                            Count(one.attention_matrices) * copies);
-  p.matrices_active = std::int64_t(active_layer * routed_layers + dense_layer * dense_layers);
-  if (span.count > 0) {
-    const int behind = s.dense_layers > span.first ? s.dense_layers - span.first : 0;
-    const std::int64_t dense_in_span = behind < span.count ? behind : span.count;
-    p.matrices_loop = std::int64_t(active_layer * (span.count - dense_in_span) + dense_layer * dense_in_span);
-  }
+                            Count(one.attention_matrices) * copies + projections);
+  p.matrices_active = std::int64_t(layers_in_span + (routed_layer + expert_matrices * active) * routed_outside +
+                                   dense_layer * (dense_layers - dense_in_span));
+  p.matrices_loop = std::int64_t(layers_in_span);
   return p;
 }
 
@@ -246,8 +324,14 @@ template <class Count>
   const std::int64_t experts = routed_layers == 0 ? 0 : std::int64_t{e.stored} + (e.shared_hidden > 0 ? 1 : 0);
   const std::int64_t routed = 1 + (e.router_bias ? 1 : 0) + (e.balance_bias ? 1 : 0) + (e.shared_gate ? 1 : 0) +
                               experts * ffn * (e.bias ? 2 : 1);
-  const std::int64_t outside = 1 + norm + (s.positions == position_kind::learned ? 1 : 0) + (s.tied_head ? 0 : 1) +
-                               (s.head_bias ? 1 : 0) + (s.exit_gate ? 2 : 0);
+  std::int64_t of_visits = 0;
+  for (int i = 0; i < s.loop.visits.runs(); ++i) {
+    const visit_parameters v = parameters_of_visit(s, visit_list::plan_of(s.loop.visits, i));
+    of_visits += std::int64_t{visit_list::length_of(s.loop.visits, i)} *
+                 ((v.coefficient > 0) + (v.encoder > 0) + (v.writeback > 0) + (v.projections > 0 ? 2 : 0));
+  }
+  const std::int64_t outside = of_visits + 1 + norm + (s.positions == position_kind::learned ? 1 : 0) +
+                               (s.tied_head ? 0 : 1) + (s.head_bias ? 1 : 0) + (s.exit_gate ? 2 : 0);
   return outside + (attention + std::int64_t{s.norms_per_layer} * norm) * s.layers + attention * copies +
          routed * routed_layers + std::int64_t{s.dense_layers} * ffn * (s.dense_bias ? 2 : 1);
 }

@@ -21,9 +21,15 @@ namespace smelt::detail {
   return steps < 1 ? step : steps * step;
 }
 
-/// By how much a : b differs from c : d, in parts per million of the smaller. Precondition: all >= 1, below 2^31.
+/// By how much a : b differs from c : d, in parts per million of the smaller. Precondition: all >= 1, b and d below
+/// 2^31.
 [[nodiscard]] constexpr std::int64_t ratio_distance(std::int64_t a, std::int64_t b, std::int64_t c,
                                                     std::int64_t d) noexcept {
+  // Low bits of both ratios that their products have no room for.
+  while (a > INT32_MAX || c > INT32_MAX) {
+    a = a > 1 ? a / 2 : 1;
+    c = c > 1 ? c / 2 : 1;
+  }
   const std::int64_t left = a * d;
   const std::int64_t right = c * b;
   return (left > right ? ratio_ppm(left, right) : ratio_ppm(right, left)) - 1'000'000;
@@ -96,24 +102,30 @@ class partner_search {
     if (base.dense_layers == 0) base_.dense_hidden = 0;
     if (!routed_) base_.experts = base_.hidden = base_.shared_hidden = 0;
     const accounting& by = options_.by;
+    // The models are multiples of the budgets, so that no coefficient is a fraction; so is all that they are held
+    // against.
+    const std::int64_t kv_scale = kv_scale_of(looped.loop.visits, by.kv_bytes_per_element);
     flops_ = affine_model_of(looped, [&](const spec& s) { return smelt::flops(s, by.flops).train; });
     params_ = affine_model_of(looped, [&](const spec& s) { return figure_of(parameters(s), by.params); });
-    const auto kv = [&](const spec& s) { return kv_cache(s, by.kv_bytes_per_element).bytes_per_token; };
-    kv_ = affine_model_of(looped, kv).zero;
+    const int kv_bytes = by.kv_bytes_per_element * static_cast<int>(kv_scale);
+    kv_ = affine_model_of(looped, [&](const spec& s) { return kv_cache(s, kv_bytes).bytes_per_token; }).zero;
     const flop_count base_flops = smelt::flops(base, by.flops);
-    wanted_flops_ = base_flops.train;
-    wanted_params_ = figure_of(parameters(base), by.params);
-    wanted_kv_ = kv(base);
+    const std::int64_t scale = flops_.scale;
+    const std::int64_t base_params = figure_of(parameters(base), by.params);
+    const std::int64_t base_kv = kv_cache(base, by.kv_bytes_per_element).bytes_per_token;
+    wanted_flops_ = base_flops.train * scale;
+    wanted_params_ = base_params * scale;
+    wanted_kv_ = base_kv * kv_scale * scale;
     // Figures a token are rounded: what is inside this many FLOPs of a sequence is inside the tolerance of a token.
     const std::int64_t a_token = share_of(base_flops.train_per_token, tolerance.flops);
-    allowed_flops_ = a_token == 0                               ? 0
-                     : a_token > INT64_MAX / base_flops.context ? INT64_MAX
-                                                                : (a_token - 1) * base_flops.context;
-    scale_down(smelt::flops(looped, by.flops).train);
-    allowed_params_ = share_of(wanted_params_, tolerance.params);
-    allowed_kv_ = share_of(wanted_kv_, tolerance.kv_cache);
+    allowed_flops_ = a_token == 0                                       ? 0
+                     : a_token > INT64_MAX / base_flops.context / scale ? INT64_MAX
+                                                                        : (a_token - 1) * base_flops.context * scale;
+    scale_down(smelt::flops(looped, by.flops).train * scale);
+    allowed_params_ = times(share_of(base_params, tolerance.params), scale);
+    allowed_kv_ = times(share_of(base_kv, tolerance.kv_cache), kv_scale * scale);
     const std::int64_t step = options_.experts_multiple;
-    const int active = looped.experts.active;
+    const int active = most_active(looped);
     const std::int64_t fewest = options_.experts.least > active ? options_.experts.least : active;
     const std::int64_t unasked = base_.experts < INT32_MAX / 16 ? 16 * base_.experts : INT32_MAX;
     least_experts_ = (fewest + step - 1) / step * step;
@@ -226,7 +238,13 @@ class partner_search {
     return value_dim_ > 0 ? value_dim_ : head_dim;
   }
   [[nodiscard]] constexpr std::int64_t kv_of(std::int64_t kv_heads, std::int64_t head_dim) const noexcept {
-    return kv_.one + kv_.key * kv_heads * head_dim + kv_.head_dim * head_dim;
+    const std::int64_t keys = times(kv_.key, kv_heads * head_dim);
+    const std::int64_t rest = kv_.one + times(kv_.head_dim, head_dim);
+    return rest > 0 && keys > INT64_MAX - rest ? INT64_MAX : keys + rest;
+  }
+  /// `value` times `n`; stops at the largest number. Precondition: value >= 0, n >= 1.
+  [[nodiscard]] static constexpr std::int64_t times(std::int64_t value, std::int64_t n) noexcept {
+    return value > INT64_MAX / n ? INT64_MAX : value * n;
   }
   [[nodiscard]] static constexpr std::int64_t sixteenths(std::int64_t size, std::int64_t of) noexcept {
     return of == 0 ? 16 : 16 * size / of + 1;
@@ -261,7 +279,8 @@ class partner_search {
   /// Shared and dense feed-forwards keep their ratio to the width.
   [[nodiscard]] constexpr int scaled_hidden(int hidden, std::int64_t width) const noexcept {
     if (hidden == 0 || width == base_.width || options_.vary.hidden == hidden_rule::held) return hidden;
-    return static_cast<int>(nearest_multiple(hidden * width, base_.width, options_.hidden_multiple));
+    const std::int64_t scaled = nearest_multiple(hidden * width, base_.width, options_.hidden_multiple);
+    return static_cast<int>(scaled < INT32_MAX ? scaled : INT32_MAX);
   }
 
   /// Heads and sizes that restore the KV cache: the base's number of KV heads first, then the others that are inside
@@ -270,13 +289,14 @@ class partner_search {
     kv_choice_list list;
     kv_choice nearest{.difference = -1};
     const auto add_choices = [&](std::int64_t kv_heads) {
-      if (kv_heads < 1) return;
+      if (kv_heads < 1 || kv_heads > INT32_MAX) return;
       const std::int64_t step = options_.head_dim_multiple;
       const std::int64_t per_dim = kv_.key * kv_heads + kv_.head_dim;
       const std::int64_t exact = per_dim > 0 && wanted_kv_ > kv_.one ? (wanted_kv_ - kv_.one) / per_dim : 0;
       for (int i = 0; i < 2; ++i) {
+        const std::int64_t wanted = exact / step < INT32_MAX / step - 1 ? exact / step + i : INT32_MAX / step;
         const std::int64_t size =
-            options_.vary.head_dim ? clamped((exact / step + i) * step, step, options_.head_dim) : base_.head_dim;
+            options_.vary.head_dim ? clamped(wanted * step, step, options_.head_dim) : base_.head_dim;
         const kv_choice c{static_cast<int>(kv_heads), static_cast<int>(size),
                           distance(kv_of(kv_heads, size), wanted_kv_), ratio_distance(kv_heads, 1, base_.kv_heads, 1)};
         if (kv_heads == base_.kv_heads || c.difference <= allowed_kv_) list.add(c);
@@ -351,6 +371,7 @@ class partner_search {
     int count = 0;
 
     constexpr void add(std::int64_t hidden) noexcept {
+      if (hidden > INT32_MAX) return;
       for (int i = 0; i < count; ++i)
         if (items[i] == hidden) return;
       items[count++] = hidden;
@@ -369,6 +390,8 @@ class partner_search {
 
   constexpr void try_width(std::int64_t width, const kv_choice& kv) noexcept {
     if (width < 1 || (options_.vary.width && !inside(width, options_.width))) return;
+    // Beyond this what depends on nothing but the width, or its square, could overflow by itself.
+    if (width > INT32_MAX || width / base_.width >= (flops_.square + params_.square == 0 ? 32 : 5)) return;
     const std::int64_t kv_shape = excess(kv.shape_distance);
     if (!rank_.outside && kv_shape / 10'000 > rank_.shape) return;
     size_set d = base_;
@@ -389,7 +412,7 @@ class partner_search {
     const std::int64_t heads = wanted_heads(width, kv.head_dim, step);
     for (std::int64_t i = -heads_steps; i <= heads_steps; ++i) {
       const std::int64_t n = heads + i * step;
-      if (n < 1) continue;
+      if (n < 1 || n > INT32_MAX) continue;
       d.heads = static_cast<int>(n);
       if (value_dim_ > 0) d.kv_heads = d.heads / group;
       try_heads(d, kv, kv_shape, f, p);
@@ -479,7 +502,7 @@ class partner_search {
     // One multiple is the fewest there are, or all: then it is not the limit that keeps them from another number.
     const bool one_multiple = (fewer || least_experts_ == most_experts_) &&
                               options_.experts_multiple > options_.experts.least &&
-                              options_.experts_multiple > looped_.experts.active;
+                              options_.experts_multiple > most_active(looped_);
     return !one_multiple && (fewer ? best_.experts <= least_experts_ : best_.experts >= most_experts_)
                ? match_constraint::experts_limits
                : match_constraint::experts_multiple;

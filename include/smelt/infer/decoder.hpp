@@ -18,6 +18,8 @@
 #include <smelt/model/attention_block.hpp>
 #include <smelt/model/executable.hpp>
 #include <smelt/model/feed_forward_block.hpp>
+#include <smelt/model/latent_visit.hpp>
+#include <smelt/model/layer_weights.hpp>
 #include <smelt/model/weights.hpp>
 #include <span>
 #include <string>
@@ -50,6 +52,13 @@ class decoder {
         chunk_memory_(bytes_of(spec_of(arch_), chunk_)),
         single_(buffers_in(single_memory_, spec_of(arch_), 1)),
         logits_(static_cast<std::size_t>(spec_of(arch_).vocab)) {
+    for (const executed_layer e : schedule(architecture())) {
+      architectures_.emplace_back(visited_architecture(architecture(), e.plan), architecture());
+      runs_.push_back({.step = e,
+                       .coefficient = coefficient_of(weights_, e),
+                       .weights = weights_of<const scalar>(weights_, e, architectures_.back().get().width)});
+    }
+    open_visits();
     warm_up();
   }
   decoder(const decoder&) = delete;
@@ -86,7 +95,10 @@ class decoder {
   std::span<const scalar> decode(std::int32_t token) { return prefill({&token, 1}); }
 
   /// Begins another sequence.
-  void clear() noexcept { size_ = 0; }
+  void clear() noexcept {
+    size_ = 0;
+    for (open_visit& v : visits_) set_zero(v.increments.view());
+  }
 
  private:
   using buffers = model_buffers<scalar>;
@@ -102,15 +114,49 @@ class decoder {
     return arch;
   }
 
+  /// Rows that a visit by `plan` works on at most, when so many tokens come.
+  [[nodiscard]] static std::int64_t most_rows(const visit_plan& plan, std::int64_t tokens) noexcept {
+    return (tokens + plan.compression - 1) / plan.compression;
+  }
+
   [[nodiscard]] static std::size_t bytes_of(const spec& s, std::int64_t tokens) {
     carver measure;
-    static_cast<void>(buffers(s, tokens, saved_activations::none, measure));
+    static_cast<void>(buffers(
+        s, tokens, saved_activations::none, [=](const visit_plan& plan) { return most_rows(plan, tokens); }, measure));
     return measure.used();
   }
 
   [[nodiscard]] static buffers buffers_in(const page_block& block, const spec& s, std::int64_t tokens) {
     carver memory({block.data(), block.size()});
-    return {s, tokens, saved_activations::none, memory};
+    return {s, tokens, saved_activations::none, [=](const visit_plan& plan) { return most_rows(plan, tokens); },
+            memory};
+  }
+
+  /// What a visit with latents keeps from token to token.
+  struct open_visit {
+    page_block memory;
+    matrix<scalar> tokens;      ///< [c - 1 + chunk, H] streams of the open chunk's tokens, then of those that come
+    matrix<scalar> increments;  ///< [1 + latents, H] of the last latent, then of those that come
+  };
+
+  void open_visits() {
+    const spec& s = architecture();
+    const int count = span_of(s).count == 0 ? 0 : s.loop.visits.count;
+    visits_.resize(static_cast<std::size_t>(count));
+    for (int v = 0; v < count; ++v) {
+      const visit_plan plan = s.loop.visits[v];
+      if (plan.compression == 1) continue;
+      open_visit& open = visits_[static_cast<std::size_t>(v)];
+      const auto cut = [&](carver& memory) {
+        open.tokens = {memory, plan.compression - 1 + chunk_, s.width};
+        open.increments = {memory, 1 + most_rows(plan, chunk_), s.width};
+      };
+      carver measure;
+      cut(measure);
+      open.memory = page_block(measure.used());
+      carver memory({open.memory.data(), open.memory.size()});
+      cut(memory);
+    }
   }
 
   /// The last `rows` rows.
@@ -130,7 +176,7 @@ class decoder {
       size_ = capacity() - count;
       read(std::span(tokens).first(static_cast<std::size_t>(count)), true);
     }
-    size_ = 0;
+    clear();
   }
 
   /// Checked tokens through all layers; the logits of the last one where they are `wanted`.
@@ -152,35 +198,162 @@ class decoder {
                     matrix_view<scalar>(logits_.data(), 1, s.vocab));
   }
 
+  /// Calls f(handle) with the architecture of executed layer `e`.
+  template <class F>
+  void with_architecture(const executed_layer& e, F&& f) {
+    if constexpr (Architecture<A>) {
+      if constexpr (is_whole(A::value)) {
+        f(arch_);
+        return;
+      } else if (is_whole(e.plan)) {
+        f(arch_);
+        return;
+      }
+    }
+    f(architectures_[static_cast<std::size_t>(e.index)]);
+  }
+
+  /// Rows that come in executed layer `e` when `count` tokens do, and those that were there before.
+  [[nodiscard]] std::int64_t rows_before(const executed_layer& e) const noexcept {
+    return executed_positions(e, size_);
+  }
+  [[nodiscard]] std::int64_t rows_coming(const executed_layer& e, std::int64_t count) const noexcept {
+    return executed_positions(e, size_ + count) - rows_before(e);
+  }
+
+  /// Where the rows behind executed layer `i` go, as in a model's own passes.
+  [[nodiscard]] matrix_view<scalar> stream_behind(buffers& all, const schedule& steps, int i, std::int64_t count) {
+    if (i + 1 == steps.size()) return all.output.view();
+    const executed_layer next = steps[i + 1];
+    if (next.enters && has_latents(next.plan)) return all.visits[static_cast<std::size_t>(next.visit)].stream.view();
+    return first(all.layers[static_cast<std::size_t>(i) + 1].input.view(), count);
+  }
+
+  template <class T>
+  [[nodiscard]] static matrix_view<T> first(matrix_view<T> m, std::int64_t rows) noexcept {
+    return {m.data, rows, m.cols};
+  }
+
+  /// From the streams of `count` tokens to the input of the visit's first layer.
+  void enter(buffers& all, const executed_layer& e, std::int64_t count) {
+    const spec& s = architecture();
+    visit_activations<scalar>& a = all.visits[static_cast<std::size_t>(e.visit)];
+    const matrix_view<scalar> input =
+        first(all.layers[static_cast<std::size_t>(e.index)].input.view(), rows_coming(e, count));
+    matrix_view<const scalar> wide = first(a.stream.view(), count);
+    if (e.plan.compression > 1) {
+      const matrix_view<scalar> tokens = visits_[static_cast<std::size_t>(e.visit)].tokens.view();
+      const std::int64_t pending = size_ % e.plan.compression;
+      std::copy_n(a.stream.view().data, count * s.width, tokens.data + pending * s.width);
+      const matrix_view<scalar> pooled = is_narrow(e.plan) ? first(a.pooled.view(), input.rows) : input;
+      if (input.rows > 0)
+        backend_.pool(detail::pool_shape_of(s, e.plan), first(tokens, pending + count),
+                      weights_(weight::encoder, e.visit), detail::one_document, pending + count, pooled);
+      // The tokens of the next chunk so far.
+      const std::int64_t rest = (pending + count) % e.plan.compression;
+      std::copy_n(tokens.data + (pending + count - rest) * s.width, rest * s.width, tokens.data);
+      wide = pooled;
+    }
+    if (is_narrow(e.plan) && input.rows > 0)
+      backend_.linear(detail::down_shape(s, e.plan), wide, weights_(weight::stream_down, e.visit), input);
+  }
+
+  /// From what the visit did to the streams of `count` tokens behind it.
+  void leave(buffers& all, const schedule& steps, const executed_layer& e, std::int64_t count) {
+    const spec& s = architecture();
+    visit_activations<scalar>& a = all.visits[static_cast<std::size_t>(e.visit)];
+    const int entry = e.index + 1 - span_of(s).count;
+    const std::int64_t rows = rows_coming(e, count);
+    const matrix_view<const scalar> input = first(all.layers[static_cast<std::size_t>(entry)].input.view(), rows);
+    const matrix_view<const scalar> before = first(a.stream.view(), count);
+    const matrix_view<scalar> to = stream_behind(all, steps, e.index, count);
+    const linear_shape up = detail::up_shape(s, e.plan);
+    if (e.plan.compression == 1) {
+      const matrix_view<scalar> increment = first(a.narrow_increment.view(), rows);
+      backend_.difference(first(constant_view(a.output), rows), input, increment);
+      backend_.add_linear(up, 1.0, before, increment, weights_(weight::stream_up, e.visit), to);
+      return;
+    }
+    const matrix_view<scalar> increments = visits_[static_cast<std::size_t>(e.visit)].increments.view();
+    const matrix_view<scalar> coming(increments.data + s.width, rows, s.width);
+    if (rows > 0) {
+      const matrix_view<scalar> increment = is_narrow(e.plan) ? first(a.narrow_increment.view(), rows) : coming;
+      backend_.difference(first(constant_view(a.output), rows), input, increment);
+      if (is_narrow(e.plan)) backend_.linear(up, increment, weights_(weight::stream_up, e.visit), coming);
+    }
+    // As if the sequence began one chunk before the open one: its latent is the last one there was.
+    const std::int64_t begin = e.plan.compression + size_ % e.plan.compression;
+    backend_.write_back(detail::write_back_shape_of(s, e.plan), before, first(increments, 1 + rows),
+                        weights_(weight::writeback, e.visit), detail::one_document, begin, count, to);
+    std::copy_n(increments.data + rows * s.width, s.width, increments.data);
+  }
+
+  /// Rotary positions of the rows that come in a visit by `plan`.
+  void place(frame<scalar>& in, const executed_layer& e, std::int64_t count) {
+    const std::int64_t before = rows_before(e);
+    for (std::int64_t i = 0; i < rows_coming(e, count); ++i) {
+      const std::int64_t number = before + i;
+      in.geometry.position[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(
+          e.plan.position == latent_position::chunk ? number : (number + 1) * e.plan.compression - 1);
+    }
+  }
+
   /// From the tokens to the residual stream behind the last layer: of the last token, in `single_`. All others have
   /// done their part when their keys and values of the last layer are there.
   void run_layers(buffers& all, std::span<const std::int32_t> tokens, bool wanted) {
     const auto count = static_cast<std::int64_t>(tokens.size());
-    std::iota(all.geometry.position.begin(), all.geometry.position.end(), static_cast<std::int32_t>(size_));
-    backend_.embed(weights_(weight::embedding), tokens, all.layers.front().input.view());
     const schedule steps(architecture());
+    backend_.embed(weights_(weight::embedding), tokens, stream_behind(all, steps, -1, count));
     for (const executed_layer e : steps) {
+      const bool latent = has_latents(e.plan);
       const bool is_last = e.index + 1 == steps.size();
-      layer_activations<scalar>& from = all.layers[static_cast<std::size_t>(e.index)];
-      const kv_rows<scalar> rows = store_.open(e.kv_slot, size_, count);
-      backend_.attention_input(shape<shapes::attention_input>(arch_), from.input.view(),
-                               detail::input_weights<const scalar>(weights_, e.layer), all.geometry.position,
-                               detail::input_saved(from),
-                               query_key_value<scalar>{from.query.view(), rows.new_keys, rows.new_values});
-      store_.close(e.kv_slot, size_, count);
-      if (is_last && !wanted) return;
-      buffers& rest = is_last ? single_ : all;
-      const std::int64_t going_on = is_last ? 1 : count;
-      layer_activations<scalar>& to = rest.layers[static_cast<std::size_t>(e.index)];
-      backend_.attention_cached(shape<shapes::attention>(arch_), last(constant_view(from.query), going_on), rows.keys,
-                                rows.values, rows.window, to.attended.view());
-      backend_.add_linear(shape<shapes::output>(arch_), e.residual.template as<double>(),
-                          last(constant_view(from.input), going_on), to.attended.view(),
-                          weights_(weight::output, e.layer), to.middle.view());
-      feed_forward_block(
-          arch_, backend_, weights_, e, rest.geometry, to, rest.scratch,
-          is_last ? single_.output.view() : all.layers[static_cast<std::size_t>(e.index) + 1].input.view());
+      const std::int64_t rows = rows_coming(e, count);
+      if (e.enters && latent) enter(all, e, count);
+      if (rows > 0) {
+        frame<scalar>& in = all.frame_of(e);
+        place(in, e, count);
+        with_architecture(e, [&](const auto& arch) { run_layer(arch, all, steps, e, rows, wanted); });
+        if (is_last && !latent) return;
+      }
+      if (e.leaves && latent) {
+        leave(all, steps, e, count);
+        if (is_last && &all != &single_) {
+          const matrix_view<const scalar> from = last(first(constant_view(all.output), count), 1);
+          std::copy_n(from.data, from.cols, single_.output.view().data);
+        }
+      }
     }
+  }
+
+  /// `rows` rows through one executed layer; behind the last one the last row alone goes on, if it is `wanted`.
+  template <class Handle>
+  void run_layer(const Handle& arch, buffers& all, const schedule& steps, const executed_layer& e, std::int64_t rows,
+                 bool wanted) {
+    const bool latent = has_latents(e.plan);
+    const bool is_last = e.index + 1 == steps.size() && !latent;
+    const layer_run<scalar>& run = runs_[static_cast<std::size_t>(e.index)];
+    frame<scalar>& in = all.frame_of(e);
+    // Buffers are for as many rows as may come: a compressed visit has one less where the chunks' borders fall so.
+    layer_activations<scalar> from = all.layers[static_cast<std::size_t>(e.index)].first(rows);
+    const kv_rows<scalar> kept = store_.open(e.kv_slot, rows_before(e), rows);
+    backend_.attention_input(shape<shapes::attention_input>(arch), from.input.view(), run.weights.attention_input,
+                             in.geometry.position.first(static_cast<std::size_t>(rows)), detail::input_saved(from),
+                             query_key_value<scalar>{from.query.view(), kept.new_keys, kept.new_values});
+    store_.close(e.kv_slot, rows_before(e), rows);
+    if (is_last && !wanted) return;
+    buffers& rest = is_last ? single_ : all;
+    const std::int64_t going_on = is_last ? 1 : rows;
+    layer_activations<scalar> to = rest.layers[static_cast<std::size_t>(e.index)].first(going_on);
+    backend_.attention_cached(shape<shapes::attention>(arch), last(constant_view(from.query), going_on), kept.keys,
+                              kept.values, kept.window, to.attended.view());
+    backend_.add_linear(shape<shapes::output>(arch), run.coefficient, last(constant_view(from.input), going_on),
+                        to.attended.view(), run.weights.output, to.middle.view());
+    const matrix_view<scalar> behind = is_last ? single_.output.view()
+                                       : e.leaves && latent
+                                           ? all.visits[static_cast<std::size_t>(e.visit)].output.view()
+                                           : stream_behind(all, steps, e.index, rows);
+    frame<scalar> part = rest.frame_of(e).first(going_on);
+    feed_forward_block(arch, backend_, run, part.geometry, to, part.scratch, first(behind, going_on));
   }
 
   [[nodiscard]] static matrix_view<const scalar> constant_view(const matrix<scalar>& m) noexcept { return m.view(); }
@@ -193,8 +366,11 @@ class decoder {
   kv_store<scalar> store_;
   page_block single_memory_;
   page_block chunk_memory_;
-  buffers single_;              // of one token, in that memory
-  std::vector<scalar> logits_;  // [vocab]
+  buffers single_;                           // of one token, in that memory
+  std::vector<scalar> logits_;               // [vocab]
+  std::vector<open_visit> visits_;           // one a visit
+  std::vector<layer_run<scalar>> runs_;      // one an executed layer
+  std::vector<dynamic_arch> architectures_;  // of every executed layer
   std::int64_t size_ = 0;
 };
 

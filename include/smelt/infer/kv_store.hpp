@@ -34,10 +34,11 @@ class kv_store {
     std::int64_t rows = 0;
     std::int64_t widest = 0;
     for (const executed_layer e : schedule(s)) {
-      const std::int64_t kept = kv_positions(capacity, e.length_divisor, window_of(s, e.layer));
-      slots_.push_back({.first = rows, .rows = kept});
+      const std::int64_t kept = kv_positions(capacity, e.plan.compression, window_of(s, e.layer));
+      const std::int64_t all = executed_positions(e, capacity);
+      slots_.push_back({.first = rows, .rows = kept, .has_all = kept == all});
       rows += kept;
-      if (kept < capacity) widest = (std::max)(widest, kept);
+      if (kept < all) widest = (std::max)(widest, kept);
     }
     kept_ = page_block(bytes_of(rows));
     if (widest > 0) {
@@ -52,12 +53,12 @@ class kv_store {
   /// Bytes of the keys and values that are kept.
   [[nodiscard]] std::int64_t bytes() const noexcept { return static_cast<std::int64_t>(kept_.size()); }
 
-  /// The rows of the `count` tokens behind the first `before` ones, valid until the store opens others. Precondition:
-  /// there is room for them.
+  /// The rows of the `count` tokens (of a compressed visit, latents) behind the first `before` ones, valid until the
+  /// store opens others. Precondition: there is room for them.
   [[nodiscard]] kv_rows<Scalar> open(int slot, std::int64_t before, std::int64_t count) {
     const place p = slots_[static_cast<std::size_t>(slot)];
     Scalar* keys = keys_of(p);
-    if (p.rows == capacity_) return rows_in(keys, p.rows, before, count, before + count, 0);
+    if (p.has_all) return rows_in(keys, p.rows, before, count, before + count, 0);
     // One token takes the row of the one that its window has just lost; in which order it reads the rows is no matter.
     if (count == 1) return rows_in(keys, p.rows, before % p.rows, 1, (std::min)(before + 1, p.rows), 0);
     const std::int64_t earlier = (std::min)(before, p.rows - 1);
@@ -69,18 +70,19 @@ class kv_store {
   /// Keeps what the rows that open() gave for the same tokens now hold.
   void close(int slot, std::int64_t before, std::int64_t count) noexcept {
     const place p = slots_[static_cast<std::size_t>(slot)];
-    if (p.rows == capacity_ || count == 1) return;
+    if (p.has_all || count == 1) return;
     const std::int64_t earlier = (std::min)(before, p.rows - 1);
     for (std::int64_t i = (std::max)(std::int64_t{0}, count - p.rows); i < count; ++i)
       copy(data_of(passing_), passing_rows_, earlier + i, keys_of(p), p.rows, (before + i) % p.rows);
   }
 
  private:
-  /// A slot: `rows` rows of keys, then as many of values, behind those of `first` rows. Where it has less than the
-  /// capacity, token t has row t % rows.
+  /// A slot: `rows` rows of keys, then as many of values, behind those of `first` rows. Where it has not a row for
+  /// all, token t has row t % rows.
   struct place {
     std::int64_t first = 0;
     std::int64_t rows = 0;
+    bool has_all = true;
   };
 
   [[nodiscard]] std::size_t bytes_of(std::int64_t rows) const noexcept {

@@ -70,10 +70,18 @@ void each_field(S& s, F&& f) {
 
 template <detail::ConstOrNot<visit_plan> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [residual, compression, own_attention] = s;
+  auto& [residual, learned, compression, encoder, writeback, position, own_attention, active, expert_hidden, stream] =
+      s;
   f("residual", residual);
+  f("learned", learned);
   f("compression", compression);
+  f("encoder", encoder);
+  f("writeback", writeback);
+  f("position", position);
   f("own_attention", own_attention);
+  f("active", active);
+  f("expert_hidden", expert_hidden);
+  f("stream", stream);
 }
 
 template <detail::ConstOrNot<loop_spec> S, class F>
@@ -136,5 +144,18 @@ inline constexpr std::array<enum_name<ffn_kind>, 2> names_of<ffn_kind>{
 template <>
 inline constexpr std::array<enum_name<score_function>, 2> names_of<score_function>{
     {{score_function::softmax, "softmax"}, {score_function::sigmoid, "sigmoid"}}};
+
+template <>
+inline constexpr std::array<enum_name<encoder_kind>, 3> names_of<encoder_kind>{
+    {{encoder_kind::mean, "mean"}, {encoder_kind::conv, "conv"}, {encoder_kind::softmax, "softmax"}}};
+template <>
+inline constexpr std::array<enum_name<writeback_kind>, 4> names_of<writeback_kind>{
+    {{writeback_kind::direct, "direct"},
+     {writeback_kind::scaled, "scaled"},
+     {writeback_kind::scalar, "scalar"},
+     {writeback_kind::normalised, "normalised"}}};
+template <>
+inline constexpr std::array<enum_name<latent_position>, 2> names_of<latent_position>{
+    {{latent_position::last_token, "last_token"}, {latent_position::chunk, "chunk"}}};
 
 }  // namespace smelt

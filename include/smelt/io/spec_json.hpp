@@ -157,15 +157,24 @@ inline void read(const json& from, const std::string& path, visit_list& to) {
     of_plan.erase("repeat");
     read(of_plan, path, plan);
     // More visits than the list holds keep their number, so that the rule about it can name the number.
-    to = visits(repeat > max_visits ? max_visits : repeat, plan);
+    to = visits(repeat, plan);
     to.count = repeat;
     return;
   }
   if (!from.is_array()) wrong_type(path, from, "a list of visits or {\"repeat\": number of visits}");
   for (std::size_t i = 0; i < from.size(); ++i) {
+    const std::string at = path + "[" + std::to_string(i) + "]";
     visit_plan plan;
-    read(from[i], path + "[" + std::to_string(i) + "]", plan);
-    to = to.then(plan);
+    int times = 1;
+    json of_plan = from[i];
+    if (of_plan.is_object() && of_plan.contains("times")) {
+      read(of_plan["times"], at + ".times", times);
+      if (times < 1 || times > max_visits)
+        wrong_type(at + ".times", of_plan["times"], "from 1 to " + std::to_string(max_visits));
+      of_plan.erase("times");
+    }
+    read(of_plan, at, plan);
+    to = to.then(plan, times);
   }
 }
 
@@ -227,9 +236,10 @@ inline void write(ordered& to, const visit_list& value) {
     return;
   }
   to = ordered::array();
-  for (int i = 0; i < value.count; ++i) {
+  for (int i = 0; i < value.runs(); ++i) {
     ordered plan;
-    write(plan, value[i]);
+    write(plan, visit_list::plan_of(value, i));
+    if (const int times = visit_list::length_of(value, i); times > 1) plan["times"] = times;
     to.push_back(std::move(plan));
   }
 }

@@ -60,7 +60,7 @@ concept Backend =
              std::span<std::int32_t> out_ids, std::span<const std::uint8_t> mask, grouping_view<> group,
              grouping_view<std::int32_t> out_group, std::span<const parameter_range> ranges, linear_shape linear,
              norm_shape norm, attention_input_shape attention_input, attention_shape attention, router_shape router,
-             experts_shape experts, head_shape head) {
+             experts_shape experts, head_shape head, pool_shape pool, write_back_shape write_back) {
       // out[T,H] = table[ids[t]];  dtable[V,H] += rows of dout[T,H]
       b.embed(c, ids, m);           // (table, ids, out)
       b.embed_backward(c, ids, m);  // (dout, ids, dtable)
@@ -128,6 +128,31 @@ concept Backend =
       {
         b.cross_entropy_with_gradient(head, c, c, ids, 1.0, s, m, m)
       } -> std::same_as<loss_sum>;  // (shape, x, table, targets, scale, losses, dx, dtable +=)
+
+      // z[S * (length / c), H], one row for every whole chunk of c = factor rows of each of S sequences of `length`,
+      // from x[S * length, H]. A row enters if the chunk's last one sees it, which is the row first[last] or later (an
+      // empty `first`: all of them do). mean: their mean, w is empty; conv: their sum, each times its row of w[c,H];
+      // softmax: their mean weighted by the softmax of their products with w[1,H]. The backward pass computes these
+      // weights again; the forward pass saves nothing.
+      b.pool(pool, c, c, ids, std::int64_t{}, m);                 // (shape, x, w, first, length, z)
+      b.pool_backward(pool, c, c, ids, std::int64_t{}, c, m, m);  // (shape, x, w, first, length, dz, dx +=, dw +=)
+
+      // out = h[S * length, H] plus what the rows receive (h may be out). With rows counted from 0 in their sequence,
+      // row c (j + 1) - 1 + i (0 <= i < c) receives d[j], which stands for rows cj to c (j + 1) - 1, times coefficient
+      // i. It receives nothing if it does not see the last row that d[j] stands for, because first[row] lies behind
+      // it. direct: 1, w is empty; scaled: w[i] of w[c,H]; scalar: w[i] of w[1,c]; normalised: w[i] of w[c,H] divided
+      // by sqrt(mean(w[i]^2) + 1e-12). The first row of every sequence given has position `begin` in the whole
+      // sequence, from whose start d counts: d[S * ((begin + length) / c), H]. `first` is empty where begin > 0.
+      b.write_back(write_back, c, c, c, ids, std::int64_t{}, std::int64_t{},
+                   m);  // (shape, h, d, w, first, begin, length, out)
+      // begin = 0; the gradient of h is dout itself
+      b.write_back_backward(write_back, c, c, ids, std::int64_t{}, c, m,
+                            m);  // (shape, d, w, first, length, dout, dd, dw +=)
+
+      // out = a - b, where out may be a or b
+      b.difference(c, c, m);  // (a, b, out)
+      // the sum of the products a[i] b[i]
+      { b.dot(cs, cs) } -> std::same_as<double>;
 
       // while the result lives, no weight (w, w_gate, w_up, w_down, table) changes, and a backend may keep copies
       b.hold_weights();

@@ -6,6 +6,7 @@
 #include <smelt/core/error.hpp>
 #include <smelt/core/view.hpp>
 #include <smelt/kernels/grouping.hpp>
+#include <smelt/kernels/shapes.hpp>
 #include <span>
 #include <string>
 
@@ -49,6 +50,22 @@ void check_shape(const char* op, const char* argument, matrix_view<T> found, std
   }
 }
 
+/// Throws invalid_argument unless a number of a shape is at least `least`.
+inline void check_at_least(const char* op, const char* field, std::int64_t found, std::int64_t least) {
+  if (found < least) [[unlikely]] {
+    throw error(errc::invalid_argument, std::string(op) + ": " + field + " is " + std::to_string(found) +
+                                            ", needs at least " + std::to_string(least));
+  }
+}
+
+/// Throws unless `w` has the shape of the stored weights, and those have at least the rows and columns that are used.
+template <class T>
+void check_weights(const char* op, const char* argument, matrix_view<T> w, const linear_shape& s) {
+  check_at_least(op, "stored_in", weight_cols(s), s.in);
+  check_at_least(op, "stored_out", weight_rows(s), s.out);
+  check_shape(op, argument, w, weight_rows(s), weight_cols(s));
+}
+
 /// Throws mismatch, naming op, argument, found and needed size, unless the span has `size` elements.
 template <class T>
 void check_size(const char* op, const char* argument, std::span<T> found, std::int64_t size) {
@@ -62,14 +79,6 @@ void check_size(const char* op, const char* argument, std::span<T> found, std::i
 template <class T>
 void check_optional_size(const char* op, const char* argument, std::span<T> found, std::int64_t size) {
   if (!found.empty()) check_size(op, argument, found, size);
-}
-
-/// Throws invalid_argument unless a number of a shape is at least `least`.
-inline void check_at_least(const char* op, const char* field, std::int64_t found, std::int64_t least) {
-  if (found < least) [[unlikely]] {
-    throw error(errc::invalid_argument, std::string(op) + ": " + field + " is " + std::to_string(found) +
-                                            ", needs at least " + std::to_string(least));
-  }
 }
 
 /// Throws invalid_argument, naming op, argument, value and position, unless every id lies in [least, count).
@@ -121,14 +130,19 @@ inline void check_groups(const char* op, const grouping_view<>& grouping) {
   check_ids(op, "grouping.row", grouping.row, 0, assignments);
 }
 
-/// Throws unless the rows are whole sequences of `length` and each first key lies in its query's sequence, at or
-/// before the query.
-inline void check_first(const char* op, std::span<const std::int32_t> first, std::int64_t rows, std::int64_t length) {
-  check_size(op, "first", first, rows);
+/// Throws invalid_argument unless the rows are whole sequences of `length`.
+inline void check_sequences(const char* op, std::int64_t rows, std::int64_t length) {
   if (length < 1 || rows % length != 0) [[unlikely]] {
     throw error(errc::invalid_argument, std::string(op) + ": length is " + std::to_string(length) +
                                             ", needs a positive divisor of the " + std::to_string(rows) + " rows");
   }
+}
+
+/// Throws unless the rows are whole sequences of `length` and each first key lies in its query's sequence, at or
+/// before the query.
+inline void check_first(const char* op, std::span<const std::int32_t> first, std::int64_t rows, std::int64_t length) {
+  check_size(op, "first", first, rows);
+  check_sequences(op, rows, length);
   for (std::int64_t t = 0; t < rows; ++t) {
     const std::int64_t start = t - t % length;
     if (first[t] < start || first[t] > t) [[unlikely]] {
@@ -136,6 +150,16 @@ inline void check_first(const char* op, std::span<const std::int32_t> first, std
                                               std::to_string(first[t]) + ", needs " + std::to_string(start) + " to " +
                                               std::to_string(t));
     }
+  }
+}
+
+/// The same where an empty `first` stands for sequences that are one document each.
+inline void check_optional_first(const char* op, std::span<const std::int32_t> first, std::int64_t rows,
+                                 std::int64_t length) {
+  if (first.empty()) {
+    check_sequences(op, rows, length);
+  } else {
+    check_first(op, first, rows, length);
   }
 }
 

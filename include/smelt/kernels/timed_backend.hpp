@@ -167,6 +167,12 @@ class timed {
   SMELT_TIMED_OP(cross_entropy, 1)
   SMELT_TIMED_OP(cross_entropy_backward, 2)
   SMELT_TIMED_OP(cross_entropy_with_gradient, 3)
+  SMELT_TIMED_OP(pool, 0)
+  SMELT_TIMED_OP(pool_backward, 0)
+  SMELT_TIMED_OP(write_back, 0)
+  SMELT_TIMED_OP(write_back_backward, 0)
+  SMELT_TIMED_OP(difference, 0)
+  SMELT_TIMED_OP(dot, 0)
   SMELT_TIMED_OP(norm, 0)
 
   /// Written out, since its operations depend on two numbers of rows.

@@ -26,11 +26,23 @@ class matrix {
   [[nodiscard]] std::span<T> span() noexcept { return data_; }
   [[nodiscard]] std::span<const T> span() const noexcept { return data_; }
 
+  /// Leaves `rows` of what are rows for `all` now.
+  void shrink(std::int64_t rows, std::int64_t all) noexcept {
+    rows_ = rows_ / all * rows;
+    data_ = data_.first(static_cast<std::size_t>(rows_ * cols_));
+  }
+
  private:
   std::span<T> data_;
   std::int64_t rows_ = 0;
   std::int64_t cols_ = 0;
 };
+
+/// Leaves the elements for `rows` of what are elements for `all` now.
+template <class T>
+void shrink(std::span<T>& elements, std::int64_t rows, std::int64_t all) noexcept {
+  elements = elements.first(elements.size() / static_cast<std::size_t>(all) * static_cast<std::size_t>(rows));
+}
 
 /// The saved state of one executed layer's routed experts: [tokens, ...].
 template <class Scalar>
@@ -47,7 +59,7 @@ struct routing {
   [[nodiscard]] grouping_view<std::int32_t> grouping() const noexcept { return {offsets, assignment, row}; }
 };
 
-/// The saved state of one executed layer: [tokens, ...].
+/// The saved state of one executed layer: [tokens, ...], a token being a latent in a compressed visit.
 template <class Scalar>
 struct layer_activations {
   matrix<Scalar> input;               ///< [tokens, H] residual stream before the layer
@@ -80,8 +92,8 @@ struct layer_activations {
     if (s.attention.norm != qk_norm::none) {
       raw_query = {record, tokens, query_width(s)};
       raw_key = {record, tokens, kv_width(s)};
-      query_rms = record.take<Scalar>(tokens * query_width(s) / query_norm_width(shapes::attention_input(s)));
-      key_rms = record.take<Scalar>(tokens * kv_width(s) / key_norm_width(shapes::attention_input(s)));
+      query_rms = record.take<Scalar>(tokens * query_width(s) / query_norm_width(shapes::attention_input(s, s)));
+      key_rms = record.take<Scalar>(tokens * kv_width(s) / key_norm_width(shapes::attention_input(s, s)));
     }
     if (!has_experts(s, layer)) {
       gate = {record, tokens, s.dense_hidden};
@@ -103,6 +115,23 @@ struct layer_activations {
       shared_gate = {record, tokens, s.experts.shared_hidden};
       shared_up = {record, tokens, s.experts.shared_hidden};
     }
+  }
+
+  /// The record of its first `rows` tokens, in the same memory. Precondition: it has one token or more.
+  [[nodiscard]] layer_activations first(std::int64_t rows) const noexcept {
+    layer_activations part = *this;
+    const std::int64_t all = input.view().rows;
+    if (rows == all) return part;
+    for (matrix<Scalar>* m : {&part.input, &part.raw_query, &part.raw_key, &part.query, &part.key, &part.value,
+                              &part.attended, &part.middle, &part.ffn_input, &part.routed.scores, &part.routed.weights,
+                              &part.gate, &part.up, &part.shared_gate, &part.shared_up})
+      m->shrink(rows, all);
+    for (std::span<Scalar>* v :
+         {&part.attention_rms, &part.query_rms, &part.key_rms, &part.logsumexp, &part.ffn_rms, &part.routed.logsumexp})
+      shrink(*v, rows, all);
+    for (std::span<std::int32_t>* v : {&part.routed.ids, &part.routed.assignment, &part.routed.row})
+      shrink(*v, rows, all);
+    return part;
   }
 };
 
@@ -130,34 +159,93 @@ struct scratch_activations {
   }
 };
 
-/// Where each token may attend from and at which position it stands, and the grouping of an expert that takes all.
+/// Where each row may attend from and at which position it stands, and the grouping of an expert that takes all. A row
+/// is a token, or a latent of a compressed visit.
 template <class Scalar>
 struct batch_geometry {
-  std::span<std::int32_t> first;           ///< [tokens] first visible row of the flattened batch
+  std::span<std::int32_t> first;           ///< [rows] first visible row of the flattened batch
   std::span<std::int32_t> first_windowed;  ///< the same under the attention window; empty without one
-  std::span<std::int32_t> position;        ///< [tokens] position within the sequence
-  std::span<std::int32_t> every_token;     ///< [tokens] 0, 1, 2, ...
-  std::span<std::int32_t> whole;           ///< {0, tokens}
-  matrix<Scalar> ones;                     ///< [tokens, 1]
+  std::span<std::int32_t> position;        ///< [rows] position within the sequence
+  std::span<std::int32_t> every_row;       ///< [rows] 0, 1, 2, ...
+  std::span<std::int32_t> whole;           ///< {0, rows}
+  matrix<Scalar> ones;                     ///< [rows, 1]
 
-  batch_geometry(const spec& s, std::int64_t tokens, carver& memory)
-      : first(memory.take<std::int32_t>(tokens)),
-        first_windowed(memory.take<std::int32_t>(s.attention.window > 0 ? tokens : 0)),
-        position(memory.take<std::int32_t>(tokens)),
-        every_token(memory.take<std::int32_t>(tokens)),
+  batch_geometry(const spec& s, std::int64_t rows, carver& memory)
+      : first(memory.take<std::int32_t>(rows)),
+        first_windowed(memory.take<std::int32_t>(s.attention.window > 0 ? rows : 0)),
+        position(memory.take<std::int32_t>(rows)),
+        every_row(memory.take<std::int32_t>(rows)),
         whole(memory.take<std::int32_t>(2)),
-        ones(memory, tokens, 1) {
+        ones(memory, rows, 1) {
     std::int32_t number = 0;
-    for (std::int32_t& t : every_token) t = number++;
+    for (std::int32_t& t : every_row) t = number++;
     if (!whole.empty()) {
       whole.front() = 0;
-      whole.back() = static_cast<std::int32_t>(tokens);
+      whole.back() = static_cast<std::int32_t>(rows);
     }
     for (Scalar& one : ones.span()) one = Scalar(1);
   }
 
-  /// The grouping of one expert that reads every token in order.
-  [[nodiscard]] grouping_view<> all_tokens() const noexcept { return {whole, every_token, every_token}; }
+  /// The grouping of one expert that reads every row in order.
+  [[nodiscard]] grouping_view<> all_rows() const noexcept { return {whole, every_row, every_row}; }
+};
+
+/// What the layers of a visit, or those outside the loop, work in: rows of their own number and width, and buffers that
+/// a layer uses and forgets.
+template <class Scalar>
+struct frame {
+  spec architecture;      ///< of the layers that run in it: its widths and experts
+  int factor = 1;         ///< tokens a row
+  std::int64_t rows = 0;  ///< of the whole batch
+  scratch_activations<Scalar> scratch;
+  batch_geometry<Scalar> geometry;
+
+  /// Of a forward pass over its first `rows` rows alone, in the same memory. Precondition: it has one row or more.
+  [[nodiscard]] frame first(std::int64_t count) const noexcept {
+    frame part = *this;
+    part.geometry.whole.back() = static_cast<std::int32_t>(count);  // of all parts
+    if (count == rows) return part;
+    part.rows = count;
+    part.scratch.logits.shrink(count, rows);
+    part.geometry.every_row = geometry.every_row.first(static_cast<std::size_t>(count));
+    part.geometry.ones.shrink(count, rows);
+    return part;
+  }
+};
+
+/// Whether a visit by `plan` runs on rows of its own, behind an encoder or a projection, instead of the residual
+/// stream.
+[[nodiscard]] constexpr bool has_latents(const visit_plan& plan) noexcept {
+  return plan.compression > 1 || is_narrow(plan);
+}
+
+/// What a visit that runs on rows of its own saves: R rows of width Hs, where the residual stream has T of width H.
+template <class Scalar>
+struct visit_activations {
+  matrix<Scalar> stream;            ///< [T, H] residual stream before the visit
+  matrix<Scalar> pooled;            ///< [R, H] latents before the projection; empty without both
+  matrix<Scalar> output;            ///< [R, Hs] behind the last layer
+  matrix<Scalar> narrow_increment;  ///< [R, Hs] output less input, before the projection; empty without one
+  matrix<Scalar> increment;         ///< [R, H] of latents; empty without compression
+  matrix<Scalar> gradient;          ///< [R, Hs] of the rows as they pass through the layers, for the backward pass
+  matrix<Scalar> output_gradient;   ///< [R, Hs] for the backward pass
+  matrix<Scalar> wide_gradient;     ///< [R, H] of the increment, then of the pooled latents, for the backward pass
+
+  visit_activations(const spec& s, const visit_plan& plan, std::int64_t tokens, std::int64_t rows, bool backward,
+                    carver& memory) {
+    if (!has_latents(plan)) return;
+    const int narrow = stream_width(s, plan);
+    const bool both = plan.compression > 1 && is_narrow(plan);
+    stream = {memory, tokens, s.width};
+    if (both) pooled = {memory, rows, s.width};
+    output = {memory, rows, narrow};
+    if (is_narrow(plan)) narrow_increment = {memory, rows, narrow};
+    if (plan.compression > 1) increment = {memory, rows, s.width};
+    if (!backward) return;
+    gradient = {memory, rows, narrow};
+    output_gradient = {memory, rows, narrow};
+    if (both) wide_gradient = {memory, rows, s.width};
+  }
 };
 
 /// What a forward pass leaves for a backward pass.
@@ -171,33 +259,60 @@ enum class saved_activations : int {
 template <class Scalar>
 struct model_buffers {
   std::vector<layer_activations<Scalar>> layers;  ///< one an executed layer
-  scratch_activations<Scalar> scratch;
-  batch_geometry<Scalar> geometry;
-  matrix<Scalar> output;        ///< [tokens, H] residual stream behind the last layer
-  matrix<Scalar> normed;        ///< [tokens, H]
+  std::vector<frame<Scalar>> frames;              ///< of the layers outside the loop, then one a visit
+  std::vector<visit_activations<Scalar>> visits;  ///< one a visit
+  matrix<Scalar> output;                          ///< [tokens, H] residual stream behind the last layer
+  matrix<Scalar> normed;                          ///< [tokens, H]
   matrix<Scalar> gradient;      ///< [tokens, H] gradient of the residual stream; empty without a backward pass
   std::span<Scalar> final_rms;  ///< [tokens]
   std::span<Scalar> losses;     ///< [tokens]
   std::span<Scalar> logsumexp;  ///< [tokens]
 
-  /// Cuts them from `memory`, or measures them.
-  model_buffers(const spec& s, std::int64_t tokens, saved_activations saved, carver& memory)
-      : scratch(s, tokens, saved != saved_activations::none, memory),
-        geometry(s, tokens, memory),
-        output(memory, tokens, s.width),
+  /// Cuts them from `memory`, or measures them. rows_of(plan) is the number of rows that a visit by `plan` works on.
+  template <class RowsOf>
+  model_buffers(const spec& s, std::int64_t tokens, saved_activations saved, const RowsOf& rows_of, carver& memory)
+      : output(memory, tokens, s.width),
         normed(memory, tokens, s.width),
         gradient(memory, saved == saved_activations::none ? 0 : tokens, s.width),
         final_rms(memory.take<Scalar>(tokens)),
         losses(memory.take<Scalar>(tokens)),
         logsumexp(memory.take<Scalar>(tokens)) {
+    const bool backward = saved != saved_activations::none;
     const schedule steps(s);
+    const int visit_count = span_of(s).count == 0 ? 0 : s.loop.visits.count;
+    const auto plan_of = [&](int number) { return number == 0 ? visit_plan{} : s.loop.visits[number - 1]; };
+    // Memory that is used and forgotten: enough for the frame that needs most.
+    std::size_t scratch = 0;
+    for (int number = 0; number <= visit_count; ++number) {
+      carver measure;
+      const visit_plan plan = plan_of(number);
+      static_cast<void>(scratch_activations<Scalar>(visited_architecture(s, plan), rows_of(plan), backward, measure));
+      scratch = (std::max)(scratch, measure.used());
+    }
+    const std::span<std::byte> any_scratch = memory.take<std::byte>(static_cast<std::int64_t>(scratch));
+    frames.reserve(static_cast<std::size_t>(visit_count) + 1);
+    for (int number = 0; number <= visit_count; ++number) {
+      const visit_plan plan = plan_of(number);
+      carver of_frame(any_scratch);
+      const spec part = visited_architecture(s, plan);
+      const std::int64_t rows = rows_of(plan);
+      scratch_activations<Scalar> uses(part, rows, backward, of_frame);
+      const bool tokens_again = number > 0 && plan.compression == 1;
+      frames.push_back({part, plan.compression, rows, uses,
+                        tokens_again ? frames.front().geometry : batch_geometry<Scalar>(s, rows, memory)});
+    }
+    visits.reserve(static_cast<std::size_t>(visit_count));
+    for (int v = 0; v < visit_count; ++v)
+      visits.emplace_back(s, s.loop.visits[v], tokens, rows_of(s.loop.visits[v]), backward, memory);
+
     layers.reserve(static_cast<std::size_t>(steps.size()));
     // Memory that executed layers have one after the other: enough for the largest.
     std::size_t inputs = 0;
     std::size_t records = 0;
     for (const executed_layer e : steps) {
       carver input, record;
-      static_cast<void>(layer_activations<Scalar>(s, e.layer, tokens, input, record));
+      const frame<Scalar>& in = frame_of(e);
+      static_cast<void>(layer_activations<Scalar>(in.architecture, e.layer, in.rows, input, record));
       inputs = (std::max)(inputs, input.used());
       records = (std::max)(records, record.used());
     }
@@ -208,10 +323,19 @@ struct model_buffers {
     const std::span<std::byte> any_record = in_turns(records, saved != saved_activations::all);
     for (const executed_layer e : steps) {
       carver input(any_input), record(any_record);
-      layers.emplace_back(s, e.layer, tokens, saved == saved_activations::none ? input : memory,
+      const frame<Scalar>& in = frame_of(e);
+      // What a visit with latents did is its output less its input, which therefore stays.
+      const bool in_turn = saved == saved_activations::none && !(e.enters && has_latents(e.plan));
+      layers.emplace_back(in.architecture, e.layer, in.rows, in_turn ? input : memory,
                           saved == saved_activations::all ? memory : record);
     }
   }
+
+  /// What executed layer `e` works in.
+  [[nodiscard]] frame<Scalar>& frame_of(const executed_layer& e) noexcept {
+    return frames[static_cast<std::size_t>(e.in_loop ? e.visit + 1 : 0)];
+  }
+  [[nodiscard]] frame<Scalar>& tokens() noexcept { return frames.front(); }
 };
 
 }  // namespace smelt

@@ -12,11 +12,16 @@ namespace smelt {
 class dynamic_arch {
  public:
   /// Throws errc::invalid_spec with the broken rule's words when `s` cannot exist.
-  explicit dynamic_arch(const spec& s) : value_(validate(s)) {}
+  explicit dynamic_arch(const spec& s) : dynamic_arch(s, s) {}
+  /// The same for layers that use the leading parts of the weights of `whole`.
+  dynamic_arch(const spec& s, const spec& whole) : value_(validate(s)), whole_(whole) {}
   [[nodiscard]] const spec& get() const noexcept { return value_; }
+  /// Whose weights are stored.
+  [[nodiscard]] const spec& whole() const noexcept { return whole_; }
 
  private:
   spec value_;
+  spec whole_;
 };
 
 /// What a model is built from: an architecture type (its handle is an empty object) or a dynamic_arch.
@@ -32,11 +37,17 @@ template <ArchitectureHandle A>
     return handle.get();
 }
 
-/// `Shape(spec)` as a constant when the compiler knows the spec, as a value otherwise.
+/// `Shape(spec)`, or `Shape(spec, whole)` for one with weights, as a constant when the compiler knows the spec, as a
+/// value otherwise.
 template <auto Shape, ArchitectureHandle A>
 [[nodiscard]] constexpr auto shape(const A& handle) noexcept {
-  if constexpr (Architecture<A>)
+  constexpr bool has_weights = std::invocable<decltype(Shape), const spec&, const spec&>;
+  if constexpr (Architecture<A> && has_weights)
+    return constant<Shape(A::value, A::value)>{};
+  else if constexpr (Architecture<A>)
     return constant<Shape(A::value)>{};
+  else if constexpr (has_weights)
+    return Shape(handle.get(), handle.whole());
   else
     return Shape(handle.get());
 }

@@ -5,22 +5,11 @@
 #include <smelt/kernels/backend.hpp>
 #include <smelt/model/activations.hpp>
 #include <smelt/model/architecture_handle.hpp>
-#include <smelt/model/weights.hpp>
+#include <smelt/model/layer_weights.hpp>
 
 namespace smelt {
 
 namespace detail {
-
-/// The weights in front of layer `layer`'s attention, or their gradients.
-template <class T, class Weights>
-[[nodiscard]] attention_input_weights<T> input_weights(Weights& w, int layer) noexcept {
-  return {w.vector(weight::attention_norm, layer),
-          w(weight::query, layer),
-          w(weight::key, layer),
-          w(weight::value, layer),
-          w.vector(weight::query_norm, layer),
-          w.vector(weight::key_norm, layer)};
-}
 
 template <class Scalar>
 [[nodiscard]] attention_input_saved<Scalar> input_saved(layer_activations<Scalar>& a) noexcept {
@@ -36,46 +25,48 @@ template <class Scalar>
 
 }  // namespace detail
 
-/// Reads a.input, writes a.middle and what the backward pass needs.
+/// Reads a.input, writes a.middle and what the backward pass needs. Rows are sequences of `length`.
 template <ArchitectureHandle A, Backend B>
-void attention_block(const A& arch, B& backend, const weight_buffer<typename B::scalar>& w, const executed_layer& e,
+void attention_block(const A& arch, B& backend, const layer_run<typename B::scalar>& run,
                      const batch_geometry<typename B::scalar>& geometry, std::int64_t length,
                      layer_activations<typename B::scalar>& a) {
   const spec& s = spec_of(arch);
   using scalar = typename B::scalar;
-  backend.attention_input(shape<shapes::attention_input>(arch), a.input.view(),
-                          detail::input_weights<const scalar>(w, e.layer), geometry.position, detail::input_saved(a),
+  backend.attention_input(shape<shapes::attention_input>(arch), a.input.view(), run.weights.attention_input,
+                          geometry.position, detail::input_saved(a),
                           query_key_value<scalar>{a.query.view(), a.key.view(), a.value.view()});
   backend.attention(shape<shapes::attention>(arch), a.query.view(), a.key.view(), a.value.view(),
-                    detail::visible(s, e, geometry), length, a.attended.view(), a.logsumexp);
-  backend.add_linear(shape<shapes::output>(arch), e.residual.as<double>(), a.input.view(), a.attended.view(),
-                     w(weight::output, e.layer), a.middle.view());
+                    detail::visible(s, run.step, geometry), length, a.attended.view(), a.logsumexp);
+  backend.add_linear(shape<shapes::output>(arch), run.coefficient, a.input.view(), a.attended.view(),
+                     run.weights.output, a.middle.view());
 }
 
-/// `gradient` [tokens, H] holds the gradient of a.middle and leaves as the gradient of a.input.
+/// `gradient` [rows, H] holds the gradient of a.middle and leaves as the gradient of a.input.
 template <ArchitectureHandle A, Backend B>
-void attention_block_backward(const A& arch, B& backend, const weight_buffer<typename B::scalar>& w,
-                              const executed_layer& e, const batch_geometry<typename B::scalar>& geometry,
-                              std::int64_t length, layer_activations<typename B::scalar>& a,
+void attention_block_backward(const A& arch, B& backend, const layer_run<typename B::scalar>& run,
+                              const batch_geometry<typename B::scalar>& geometry, std::int64_t length,
+                              layer_activations<typename B::scalar>& a,
                               scratch_activations<typename B::scalar>& scratch,
-                              matrix_view<typename B::scalar> gradient, weight_buffer<typename B::scalar>& dw) {
+                              matrix_view<typename B::scalar> gradient, const layer_gradients<typename B::scalar>& to) {
   const spec& s = spec_of(arch);
   using scalar = typename B::scalar;
   const auto dquery = scratch.query.view();
   const auto dkey = scratch.key.view();
   const auto dvalue = scratch.value.view();
-  const double scale = e.residual.as<double>();
-  backend.linear_backward_weight(shape<shapes::output>(arch), scale, a.attended.view(), gradient,
-                                 dw(weight::output, e.layer));
-  backend.linear_backward_input(shape<shapes::output>(arch), scale, gradient, w(weight::output, e.layer),
+  backend.linear_backward_weight(shape<shapes::output>(arch), run.coefficient, a.attended.view(), gradient,
+                                 to.weights.output);
+  backend.linear_backward_input(shape<shapes::output>(arch), run.coefficient, gradient, run.weights.output,
                                 scratch.attended.view(), false);
+  // The write is the coefficient times a product with what was attended, and so is the gradient of the latter.
+  if (to.coefficient != nullptr)
+    *to.coefficient += backend.dot(scratch.attended.span(), a.attended.span()) / run.coefficient;
   backend.attention_backward(shape<shapes::attention>(arch), a.query.view(), a.key.view(), a.value.view(),
-                             detail::visible(s, e, geometry), length, a.attended.view(), a.logsumexp,
+                             detail::visible(s, run.step, geometry), length, a.attended.view(), a.logsumexp,
                              scratch.attended.view(), dquery, dkey, dvalue);
-  backend.attention_input_backward(shape<shapes::attention_input>(arch), a.input.view(),
-                                   detail::input_weights<const scalar>(w, e.layer), geometry.position,
-                                   detail::input_saved(a), query_key_value<const scalar>{dquery, dkey, dvalue},
-                                   gradient, detail::input_weights<scalar>(dw, e.layer));
+  backend.attention_input_backward(shape<shapes::attention_input>(arch), a.input.view(), run.weights.attention_input,
+                                   geometry.position, detail::input_saved(a),
+                                   query_key_value<const scalar>{dquery, dkey, dvalue}, gradient,
+                                   to.weights.attention_input);
 }
 
 }  // namespace smelt

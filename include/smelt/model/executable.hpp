@@ -35,10 +35,6 @@ inline const spec& require_executable(const spec& s) {
   refuse(s.norm_bias, "norm_bias");
   refuse(s.head_bias, "head_bias");
   refuse(s.exit_gate, "exit_gate");
-  for (int i = 0; i < s.loop.visits.count; ++i) {
-    refuse(s.loop.visits[i].compression != 1, "loop.visits.compression (needs 1)");
-    refuse(s.loop.visits[i].own_attention, "loop.visits.own_attention");
-  }
   if (!fields.empty())
     throw error(errc::unsupported, "the model cannot execute these fields of the spec, only count them: " + fields);
   const std::int64_t query = std::int64_t{s.attention.heads} * s.attention.head_dim;

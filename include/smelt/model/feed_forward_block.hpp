@@ -6,7 +6,7 @@
 #include <smelt/kernels/backend.hpp>
 #include <smelt/model/activations.hpp>
 #include <smelt/model/architecture_handle.hpp>
-#include <smelt/model/weights.hpp>
+#include <smelt/model/layer_weights.hpp>
 #include <span>
 
 namespace smelt {
@@ -20,32 +20,29 @@ inline constexpr std::span<const std::uint8_t> every_token{};
 
 /// Reads a.middle, writes `output` [tokens, H] and what the losses of the layer's router and the backward pass need.
 template <ArchitectureHandle A, Backend B>
-void feed_forward_block(const A& arch, B& backend, const weight_buffer<typename B::scalar>& w, const executed_layer& e,
+void feed_forward_block(const A& arch, B& backend, const layer_run<typename B::scalar>& run,
                         const batch_geometry<typename B::scalar>& geometry, layer_activations<typename B::scalar>& a,
                         scratch_activations<typename B::scalar>& scratch, matrix_view<typename B::scalar> output) {
   using scalar = typename B::scalar;
   const spec& s = spec_of(arch);
   const auto input = a.ffn_input.view();
-  const auto scale = e.residual.as<double>();
+  const layer_weights<const scalar>& w = run.weights;
   const matrix_view<const scalar> ones = geometry.ones.view();
-  backend.rms_norm(shape<shapes::norm>(arch), a.middle.view(), w.vector(weight::ffn_norm, e.layer), input, a.ffn_rms);
-  if (!has_experts(s, e.layer)) {
-    backend.experts(shape<shapes::dense>(arch), scale, a.middle.view(), input, w(weight::dense_gate, e.layer),
-                    w(weight::dense_up, e.layer), w(weight::dense_down, e.layer), geometry.all_tokens(), ones,
-                    a.gate.view(), a.up.view(), output);
+  backend.rms_norm(shape<shapes::norm>(arch), a.middle.view(), w.ffn_norm, input, a.ffn_rms);
+  if (!has_experts(s, run.step.layer)) {
+    backend.experts(shape<shapes::dense>(arch), run.coefficient, a.middle.view(), input, w.dense_gate, w.dense_up,
+                    w.dense_down, geometry.all_rows(), ones, a.gate.view(), a.up.view(), output);
   } else {
     routing<scalar>& r = a.routed;
-    backend.linear(shape<shapes::router_logits>(arch), input, w(weight::router, e.layer), scratch.logits.view());
-    backend.route(shape<shapes::router>(arch), scratch.logits.view(), w.vector(weight::balance_bias, e.layer),
-                  r.scores.view(), r.ids, r.weights.view(), r.logsumexp);
+    backend.linear(shape<shapes::router_logits>(arch), input, w.router, scratch.logits.view());
+    backend.route(shape<shapes::router>(arch), scratch.logits.view(), w.balance_bias, r.scores.view(), r.ids,
+                  r.weights.view(), r.logsumexp);
     backend.group_by_expert(shape<shapes::router>(arch), r.ids, r.grouping());
-    backend.experts(shape<shapes::experts>(arch), scale, a.middle.view(), input, w(weight::expert_gate, e.layer),
-                    w(weight::expert_up, e.layer), w(weight::expert_down, e.layer), r.grouping(), r.weights.view(),
-                    a.gate.view(), a.up.view(), output);
+    backend.experts(shape<shapes::experts>(arch), run.coefficient, a.middle.view(), input, w.expert_gate, w.expert_up,
+                    w.expert_down, r.grouping(), r.weights.view(), a.gate.view(), a.up.view(), output);
     if (s.experts.shared_hidden > 0) {
-      backend.experts(shape<shapes::shared_expert>(arch), scale, output, input, w(weight::shared_gate, e.layer),
-                      w(weight::shared_up, e.layer), w(weight::shared_down, e.layer), geometry.all_tokens(), ones,
-                      a.shared_gate.view(), a.shared_up.view(), output);
+      backend.experts(shape<shapes::shared_expert>(arch), run.coefficient, output, input, w.shared_gate, w.shared_up,
+                      w.shared_down, geometry.all_rows(), ones, a.shared_gate.view(), a.shared_up.view(), output);
     }
   }
 }
@@ -61,50 +58,60 @@ template <ArchitectureHandle A, Backend B>
                               r.load);
 }
 
-/// `gradient` [tokens, H] holds the gradient of the layer's output and leaves as the gradient of a.middle.
+/// `gradient` [rows, H] holds the gradient of the layer's output and leaves as the gradient of a.middle.
 template <ArchitectureHandle A, Backend B>
-void feed_forward_block_backward(const A& arch, B& backend, const weight_buffer<typename B::scalar>& w,
-                                 const executed_layer& e, const batch_geometry<typename B::scalar>& geometry,
-                                 router_loss_scale loss_scale, layer_activations<typename B::scalar>& a,
+void feed_forward_block_backward(const A& arch, B& backend, const layer_run<typename B::scalar>& run,
+                                 const batch_geometry<typename B::scalar>& geometry, router_loss_scale loss_scale,
+                                 layer_activations<typename B::scalar>& a,
                                  scratch_activations<typename B::scalar>& scratch,
-                                 matrix_view<typename B::scalar> gradient, weight_buffer<typename B::scalar>& dw) {
+                                 matrix_view<typename B::scalar> gradient,
+                                 const layer_gradients<typename B::scalar>& to) {
   using scalar = typename B::scalar;
   const spec& s = spec_of(arch);
   const auto input = a.ffn_input.view();
-  const auto scale = e.residual.as<double>();
+  const layer_weights<const scalar>& w = run.weights;
+  const layer_weights<scalar>& dw = to.weights;
   const auto dinput = scratch.normed_gradient.view();
   const matrix_view<const scalar> ones = geometry.ones.view();
-  // An expert that every token visits, with weight 1: its weight gradient is discarded.
-  const auto unrouted_backward = [&](auto expert, weight gate, weight up, weight down, auto& saved_gate, auto& saved_up,
-                                     bool add) {
-    backend.experts_backward(expert, scale, input, w(gate, e.layer), w(up, e.layer), w(down, e.layer),
-                             geometry.all_tokens(), ones, saved_gate.view(), saved_up.view(), gradient, dinput, add,
-                             dw(gate, e.layer), dw(up, e.layer), dw(down, e.layer),
-                             scratch.single_weight_gradient.view());
+  // A slot's weight gradient is the coefficient times the slot's share of the coefficient's gradient over its weight.
+  const auto add_coefficient_gradient = [&](const auto& weight_gradient, const auto& weights) {
+    if (to.coefficient != nullptr)
+      *to.coefficient += backend.dot(weight_gradient.span(), weights.span()) / run.coefficient;
   };
-  if (!has_experts(s, e.layer)) {
-    unrouted_backward(shape<shapes::dense>(arch), weight::dense_gate, weight::dense_up, weight::dense_down, a.gate,
-                      a.up, false);
+  // An expert that every row visits, with weight 1.
+  struct unrouted {
+    matrix_view<const scalar> gate, up, down;
+    matrix_view<scalar> dgate, dup, ddown;
+  };
+  const auto unrouted_backward = [&](auto expert, const unrouted& of, auto& saved_gate, auto& saved_up, bool add) {
+    backend.experts_backward(expert, run.coefficient, input, of.gate, of.up, of.down, geometry.all_rows(), ones,
+                             saved_gate.view(), saved_up.view(), gradient, dinput, add, of.dgate, of.dup, of.ddown,
+                             scratch.single_weight_gradient.view());
+    add_coefficient_gradient(scratch.single_weight_gradient, geometry.ones);
+  };
+  if (!has_experts(s, run.step.layer)) {
+    unrouted_backward(shape<shapes::dense>(arch),
+                      {w.dense_gate, w.dense_up, w.dense_down, dw.dense_gate, dw.dense_up, dw.dense_down}, a.gate, a.up,
+                      false);
   } else {
     routing<scalar>& r = a.routed;
     const auto dlogits = scratch.logits.view();
-    backend.experts_backward(shape<shapes::experts>(arch), scale, input, w(weight::expert_gate, e.layer),
-                             w(weight::expert_up, e.layer), w(weight::expert_down, e.layer), r.grouping(),
-                             r.weights.view(), a.gate.view(), a.up.view(), gradient, dinput, false,
-                             dw(weight::expert_gate, e.layer), dw(weight::expert_up, e.layer),
-                             dw(weight::expert_down, e.layer), scratch.weight_gradient.view());
+    backend.experts_backward(shape<shapes::experts>(arch), run.coefficient, input, w.expert_gate, w.expert_up,
+                             w.expert_down, r.grouping(), r.weights.view(), a.gate.view(), a.up.view(), gradient,
+                             dinput, false, dw.expert_gate, dw.expert_up, dw.expert_down,
+                             scratch.weight_gradient.view());
+    add_coefficient_gradient(scratch.weight_gradient, r.weights);
     if (s.experts.shared_hidden > 0)
-      unrouted_backward(shape<shapes::shared_expert>(arch), weight::shared_gate, weight::shared_up, weight::shared_down,
+      unrouted_backward(shape<shapes::shared_expert>(arch),
+                        {w.shared_gate, w.shared_up, w.shared_down, dw.shared_gate, dw.shared_up, dw.shared_down},
                         a.shared_gate, a.shared_up, true);
     backend.route_backward(shape<shapes::router>(arch), r.scores.view(), r.ids, r.weights.view(), r.logsumexp, r.load,
                            detail::every_token, scratch.weight_gradient.view(), loss_scale, dlogits);
-    backend.linear_backward_weight(shape<shapes::router_logits>(arch), 1.0, input, dlogits,
-                                   dw(weight::router, e.layer));
-    backend.linear_backward_input(shape<shapes::router_logits>(arch), 1.0, dlogits, w(weight::router, e.layer), dinput,
-                                  true);
+    backend.linear_backward_weight(shape<shapes::router_logits>(arch), 1.0, input, dlogits, dw.router);
+    backend.linear_backward_input(shape<shapes::router_logits>(arch), 1.0, dlogits, w.router, dinput, true);
   }
-  backend.rms_norm_backward(shape<shapes::norm>(arch), a.middle.view(), w.vector(weight::ffn_norm, e.layer), a.ffn_rms,
-                            dinput, gradient, dw.vector(weight::ffn_norm, e.layer));
+  backend.rms_norm_backward(shape<shapes::norm>(arch), a.middle.view(), w.ffn_norm, a.ffn_rms, dinput, gradient,
+                            dw.ffn_norm);
 }
 
 }  // namespace smelt

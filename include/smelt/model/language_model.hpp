@@ -12,6 +12,8 @@
 #include <smelt/model/attention_block.hpp>
 #include <smelt/model/executable.hpp>
 #include <smelt/model/feed_forward_block.hpp>
+#include <smelt/model/latent_visit.hpp>
+#include <smelt/model/layer_weights.hpp>
 #include <smelt/model/token_batch.hpp>
 #include <span>
 #include <string>
@@ -69,9 +71,10 @@ class language_model {
         sequences_(sequences),
         length_(length),
         saved_(saved),
-        memory_(bytes_of(spec_of(arch_), tokens(), saved)),
-        buffers_(buffers_in(memory_, spec_of(arch_), tokens(), saved)) {
+        memory_(bytes_of(spec_of(arch_), sequences, length, saved)),
+        buffers_(buffers_in(memory_, spec_of(arch_), sequences, length, saved)) {
     evaluations_.reserve(buffers_.layers.size());
+    for (const frame<scalar>& f : buffers_.frames) parts_of_visits_.emplace_back(f.architecture, spec_of(arch_));
   }
 
   [[nodiscard]] const spec& architecture() const noexcept { return spec_of(arch_); }
@@ -105,8 +108,8 @@ class language_model {
     const auto hold = backend_.hold_weights();
     has_forward_ = false;
     backend_.cross_entropy_backward(shape<shapes::head>(arch_), buffers_.normed.view(), w.head(), batch.targets,
-                                    buffers_.logsumexp, scale.cross_entropy, buffers_.scratch.normed_gradient.view(),
-                                    dw.head());
+                                    buffers_.logsumexp, scale.cross_entropy,
+                                    buffers_.tokens().scratch.normed_gradient.view(), dw.head());
     run_layers_backward(w, batch, scale, dw);
   }
 
@@ -121,7 +124,7 @@ class language_model {
     forward_result result = run_layers(w, batch);
     result.cross_entropy = backend_.cross_entropy_with_gradient(
         shape<shapes::head>(arch_), buffers_.normed.view(), w.head(), batch.targets, scale.cross_entropy,
-        buffers_.losses, buffers_.scratch.normed_gradient.view(), dw.head());
+        buffers_.losses, buffers_.tokens().scratch.normed_gradient.view(), dw.head());
     run_layers_backward(w, batch, scale, dw);
     return result;
   }
@@ -139,16 +142,25 @@ class language_model {
   }
 
  private:
-  [[nodiscard]] static std::size_t bytes_of(const spec& s, std::int64_t tokens, saved_activations saved) {
+  using buffers = model_buffers<scalar>;
+
+  [[nodiscard]] static buffers buffers_in(carver& memory, const spec& s, std::int64_t sequences, std::int64_t length,
+                                          saved_activations saved) {
+    const auto rows_of = [=](const visit_plan& plan) { return sequences * (length / plan.compression); };
+    return {s, sequences * length, saved, rows_of, memory};
+  }
+
+  [[nodiscard]] static std::size_t bytes_of(const spec& s, std::int64_t sequences, std::int64_t length,
+                                            saved_activations saved) {
     carver measure;
-    static_cast<void>(model_buffers<scalar>(s, tokens, saved, measure));
+    static_cast<void>(buffers_in(measure, s, sequences, length, saved));
     return measure.used();
   }
 
-  [[nodiscard]] static model_buffers<scalar> buffers_in(const page_block& block, const spec& s, std::int64_t tokens,
-                                                        saved_activations saved) {
+  [[nodiscard]] static buffers buffers_in(const page_block& block, const spec& s, std::int64_t sequences,
+                                          std::int64_t length, saved_activations saved) {
     carver memory({block.data(), block.size()});
-    return {s, tokens, saved, memory};
+    return buffers_in(memory, s, sequences, length, saved);
   }
 
   void require_backward() const {
@@ -164,7 +176,9 @@ class language_model {
       throw error(errc::invalid_argument, "sequence length must be from 1 to the context of " +
                                               std::to_string(s.context) + " tokens, found " + std::to_string(length));
     // Kernels number the assignments of tokens to experts, and with them the tokens, in 32 bits.
-    const std::int64_t slots = has_experts(s, s.layers - 1) ? s.experts.active : 1;
+    std::int64_t slots = 1;
+    for (const executed_layer e : schedule(s))
+      if (has_experts(s, e.layer)) slots = (std::max)(slots, std::int64_t{active_experts(s, e.plan)});
     const std::int64_t most = (std::numeric_limits<std::int32_t>::max)() / slots / length;
     if (sequences > most)
       throw error(errc::invalid_argument, "a batch of sequences of " + std::to_string(length) + " tokens with " +
@@ -173,18 +187,64 @@ class language_model {
     return arch;
   }
 
-  /// The residual stream behind executed layer `i`.
-  [[nodiscard]] matrix_view<scalar> input_after(int i) {
-    const auto next = static_cast<std::size_t>(i) + 1;
-    return next < buffers_.layers.size() ? buffers_.layers[next].input.view() : buffers_.output.view();
+  /// Where the rows behind executed layer `i` of the schedule go: -1 is the embedding. They are the input of the next
+  /// layer, except that a visit with latents begins with the stream and ends with an output of its own.
+  [[nodiscard]] matrix_view<scalar> rows_behind(const schedule& steps, int i) {
+    if (i >= 0 && steps[i].leaves && has_latents(steps[i].plan)) return visit_of(steps[i]).output.view();
+    return stream_behind(steps, i);
   }
 
-  /// Executed layer `e`, from its input to the input of the next one.
-  router_losses run_layer(const weight_buffer<scalar>& w, const executed_layer& e) {
-    layer_activations<scalar>& a = buffers_.layers[static_cast<std::size_t>(e.index)];
-    attention_block(arch_, backend_, w, e, buffers_.geometry, length_, a);
-    feed_forward_block(arch_, backend_, w, e, buffers_.geometry, a, buffers_.scratch, input_after(e.index));
-    return losses_of_router(arch_, backend_, e, a);
+  /// The residual stream behind executed layer `i`, which ends its visit or is outside the loop.
+  [[nodiscard]] matrix_view<scalar> stream_behind(const schedule& steps, int i) {
+    if (i + 1 == steps.size()) return buffers_.output.view();
+    const executed_layer next = steps[i + 1];
+    if (next.enters && has_latents(next.plan)) return visit_of(next).stream.view();
+    return activations_of(next).input.view();
+  }
+
+  [[nodiscard]] layer_activations<scalar>& activations_of(const executed_layer& e) {
+    return buffers_.layers[static_cast<std::size_t>(e.index)];
+  }
+  [[nodiscard]] visit_activations<scalar>& visit_of(const executed_layer& e) {
+    return buffers_.visits[static_cast<std::size_t>(e.visit)];
+  }
+  [[nodiscard]] latent_visit latents_of(const executed_layer& e) {
+    return {.visit = e.visit, .plan = e.plan, .first = buffers_.tokens().geometry.first, .length = length_};
+  }
+  [[nodiscard]] std::int64_t length_of(const executed_layer& e) const noexcept {
+    return executed_positions(e, length_);
+  }
+
+  /// What executed layer `e` computes by.
+  [[nodiscard]] layer_run<scalar> run_of(const weight_buffer<scalar>& w, const executed_layer& e) {
+    return {.step = e,
+            .coefficient = coefficient_of(w, e),
+            .weights = weights_of<const scalar>(w, e, buffers_.frame_of(e).architecture.width)};
+  }
+
+  /// Calls f(handle) with the architecture of the layers of `e`'s visit.
+  template <class F>
+  decltype(auto) with_architecture(const executed_layer& e, F&& f) {
+    if constexpr (Architecture<A>) {
+      if constexpr (is_whole(A::value)) {
+        return f(arch_);
+      } else if (is_whole(e.plan)) {
+        return f(arch_);
+      }
+    }
+    return f(parts_of_visits_[static_cast<std::size_t>(e.in_loop ? e.visit + 1 : 0)]);
+  }
+
+  /// Executed layer `e`, from its input to the rows behind it.
+  router_losses run_layer(const schedule& steps, const layer_run<scalar>& run) {
+    const executed_layer& e = run.step;
+    layer_activations<scalar>& a = activations_of(e);
+    frame<scalar>& in = buffers_.frame_of(e);
+    return with_architecture(e, [&](const auto& arch) {
+      attention_block(arch, backend_, run, in.geometry, length_of(e), a);
+      feed_forward_block(arch, backend_, run, in.geometry, a, in.scratch, rows_behind(steps, e.index));
+      return losses_of_router(arch, backend_, e, a);
+    });
   }
 
   /// All of a checked batch's forward pass before the head.
@@ -193,14 +253,26 @@ class language_model {
     const spec& s = spec_of(arch_);
     const schedule steps(s);
     evaluations_.clear();
-    backend_.embed(w(weight::embedding), batch.inputs, buffers_.layers.front().input.view());
+    backend_.embed(w(weight::embedding), batch.inputs, rows_behind(steps, -1));
     for (const executed_layer e : steps) {
-      const router_losses losses = run_layer(w, e);
-      if (has_experts(s, e.layer)) evaluations_.push_back({e.layer, e.visit, losses});
+      const bool latent = has_latents(e.plan);
+      if (buffers_.frame_of(e).rows > 0) {
+        if (e.enters && latent) enter_visit(s, backend_, w, latents_of(e), visit_of(e), activations_of(e).input.view());
+        const router_losses losses = run_layer(steps, run_of(w, e));
+        if (has_experts(s, e.layer)) evaluations_.push_back({e.layer, e.visit, losses});
+      }
+      if (e.leaves && latent)
+        leave_visit(s, backend_, w, latents_of(e), visit_of(e), input_of_visit(steps, e),
+                    stream_behind(steps, e.index));
     }
     backend_.rms_norm(shape<shapes::norm>(arch_), buffers_.output.view(), w.vector(weight::final_norm),
                       buffers_.normed.view(), buffers_.final_rms);
     return {.evaluations = evaluations_};
+  }
+
+  /// The input of the first layer of the visit that `e` ends.
+  [[nodiscard]] matrix_view<scalar> input_of_visit(const schedule& steps, const executed_layer& e) {
+    return activations_of(steps[e.index + 1 - span_of(spec_of(arch_)).count]).input.view();
   }
 
   /// All of the backward pass behind the head, whose gradient is in the scratch memory.
@@ -209,25 +281,39 @@ class language_model {
     const spec& s = spec_of(arch_);
     const schedule steps(s);
     int evaluations = 0;
-    for (const executed_layer e : steps) evaluations += has_experts(s, e.layer);
+    for (const executed_layer e : steps) evaluations += has_experts(s, e.layer) && buffers_.frame_of(e).rows > 0;
     const double share = evaluations == 0 ? 0.0 : 1.0 / evaluations;
     const router_loss_scale router_scale{scale.balance * share, scale.z * share};
-    const auto gradient = buffers_.gradient.view();
-    const auto dnormed = buffers_.scratch.normed_gradient.view();
-    set_zero(gradient);
+    const auto stream_gradient = buffers_.gradient.view();
+    const auto dnormed = buffers_.tokens().scratch.normed_gradient.view();
+    set_zero(stream_gradient);
     backend_.rms_norm_backward(shape<shapes::norm>(arch_), buffers_.output.view(), w.vector(weight::final_norm),
-                               buffers_.final_rms, dnormed, gradient, dw.vector(weight::final_norm));
+                               buffers_.final_rms, dnormed, stream_gradient, dw.vector(weight::final_norm));
+    bool is_last = true;
     for (int i = steps.size() - 1; i >= 0; --i) {
       const executed_layer e = steps[i];
+      const bool latent = has_latents(e.plan);
+      frame<scalar>& in = buffers_.frame_of(e);
+      if (in.rows == 0) continue;
+      if (e.leaves && latent) leave_visit_backward(s, backend_, w, latents_of(e), visit_of(e), stream_gradient, dw);
+      const layer_run<scalar> run = run_of(w, e);
       // The record of the last executed layer is still there. What a layer writes anew for the next one has its old
       // bits.
-      if (saved_ == saved_activations::inputs && i + 1 < steps.size()) static_cast<void>(run_layer(w, e));
-      layer_activations<scalar>& a = buffers_.layers[static_cast<std::size_t>(i)];
-      feed_forward_block_backward(arch_, backend_, w, e, buffers_.geometry, router_scale, a, buffers_.scratch, gradient,
-                                  dw);
-      attention_block_backward(arch_, backend_, w, e, buffers_.geometry, length_, a, buffers_.scratch, gradient, dw);
+      if (saved_ == saved_activations::inputs && !is_last) static_cast<void>(run_layer(steps, run));
+      is_last = false;
+      const auto gradient = latent ? visit_of(e).gradient.view() : stream_gradient;
+      layer_activations<scalar>& a = activations_of(e);
+      double coefficient = 0;
+      const layer_gradients<scalar> to{.weights = weights_of<scalar>(dw, e, in.architecture.width),
+                                       .coefficient = e.plan.learned ? &coefficient : nullptr};
+      with_architecture(e, [&](const auto& arch) {
+        feed_forward_block_backward(arch, backend_, run, in.geometry, router_scale, a, in.scratch, gradient, to);
+        attention_block_backward(arch, backend_, run, in.geometry, length_of(e), a, in.scratch, gradient, to);
+      });
+      if (e.plan.learned) dw(weight::coefficient, e.visit).data[0] += static_cast<scalar>(coefficient);
+      if (e.enters && latent) enter_visit_backward(s, backend_, w, latents_of(e), visit_of(e), stream_gradient, dw);
     }
-    backend_.embed_backward(gradient, batch.inputs, dw(weight::embedding));
+    backend_.embed_backward(stream_gradient, batch.inputs, dw(weight::embedding));
   }
 
   /// Refuses a batch that is not one of this model's.
@@ -256,18 +342,27 @@ class language_model {
     }
   }
 
-  /// Fills the geometry from a checked batch.
+  /// Fills the geometries from a checked batch.
   void place(const token_batch& batch) {
     const std::int64_t window = spec_of(arch_).attention.window;
-    for (std::int64_t row = 0; row < tokens(); row += length_) {
-      for (std::int64_t position = 0; position < length_; ++position) {
-        const auto i = static_cast<std::size_t>(row + position);
-        const std::int64_t first = batch.first[i];
-        buffers_.geometry.position[i] = static_cast<std::int32_t>(position);
-        buffers_.geometry.first[i] = static_cast<std::int32_t>(row + first);
-        if (window > 0)
-          buffers_.geometry.first_windowed[i] =
-              static_cast<std::int32_t>(row + (std::max)(first, position - window + 1));
+    for (std::size_t f = 0; f < buffers_.frames.size(); ++f) {
+      const std::int64_t factor = buffers_.frames[f].factor;
+      if (f > 0 && factor == 1) continue;  // the tokens' own
+      batch_geometry<scalar>& geometry = buffers_.frames[f].geometry;
+      const bool by_chunk =
+          f > 0 && spec_of(arch_).loop.visits[static_cast<int>(f) - 1].position == latent_position::chunk;
+      const std::int64_t length = length_ / factor;
+      for (std::int64_t sequence = 0; sequence < sequences_; ++sequence) {
+        for (std::int64_t number = 0; number < length; ++number) {
+          const auto i = static_cast<std::size_t>(sequence * length + number);
+          const std::int64_t last = number * factor + factor - 1;  // token of the row, or the last one of its chunk
+          const std::int64_t first = batch.first[static_cast<std::size_t>(sequence * length_ + last)] / factor;
+          geometry.position[i] = static_cast<std::int32_t>(by_chunk ? number : last);
+          geometry.first[i] = static_cast<std::int32_t>(sequence * length + first);
+          if (window > 0)
+            geometry.first_windowed[i] =
+                static_cast<std::int32_t>(sequence * length + (std::max)(first, number - window + 1));
+        }
       }
     }
   }
@@ -278,7 +373,8 @@ class language_model {
   std::int64_t length_;
   saved_activations saved_;
   page_block memory_;
-  model_buffers<scalar> buffers_;  ///< in that memory
+  buffers buffers_;                            ///< in that memory
+  std::vector<dynamic_arch> parts_of_visits_;  ///< the architecture of every frame
   std::vector<router_evaluation> evaluations_;
   bool has_forward_ = false;  ///< whether the buffers hold a forward pass that no backward pass has consumed
 };

@@ -18,7 +18,8 @@ struct named_tensor {
 };
 
 /// The tensors of `layout` in buffer order, named as OLMoE and Qwen2-MoE name theirs
-/// (model.layers.0.mlp.experts.3.up_proj.weight); the balancing bias as DeepSeek-V3 does.
+/// (model.layers.0.mlp.experts.3.up_proj.weight); the balancing bias as DeepSeek-V3 does. What a visit has of its own
+/// stands under its number: model.visits.0.writeback.weight, model.visits.0.layers.2.self_attn.q_proj.weight.
 [[nodiscard]] inline std::vector<named_tensor> named_tensors(const weight_layout& layout, const spec& s) {
   std::vector<named_tensor> tensors;
   const auto add = [&](std::string name, const weight_place& p) {
@@ -26,7 +27,12 @@ struct named_tensor {
     tensors.push_back({std::move(name), std::move(shape), p.offset, p.size()});
   };
   layout.for_each([&](weight w, int layer, const weight_place& p) {
-    const std::string prefix = "model.layers." + std::to_string(layer) + ".";
+    std::string prefix = "model.layers." + std::to_string(layer) + ".";
+    if (is_of_visit(w)) prefix = "model.visits." + std::to_string(layer) + ".";
+    if (!is_of_visit(w) && layer >= s.layers) {
+      const own_attention at = own_attention_at(s, layer);
+      prefix = "model.visits." + std::to_string(at.visit) + ".layers." + std::to_string(at.layer) + ".";
+    }
     const auto add_experts = [&](const char* projection) {
       const std::int64_t rows = p.rows / s.experts.stored;
       for (int e = 0; e < s.experts.stored; ++e) {
@@ -81,6 +87,16 @@ struct named_tensor {
         return add("model.norm.weight", p);
       case weight::head:
         return add("lm_head.weight", p);
+      case weight::coefficient:
+        return add(prefix + "residual_coefficient", p);
+      case weight::encoder:
+        return add(prefix + "encoder.weight", p);
+      case weight::writeback:
+        return add(prefix + "writeback.weight", p);
+      case weight::stream_down:
+        return add(prefix + "down_proj.weight", p);
+      case weight::stream_up:
+        return add(prefix + "up_proj.weight", p);
     }
   });
   return tensors;

@@ -1,6 +1,7 @@
 // How are a model's weights held, reached and started? As one buffer with views by name.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <smelt/core/page_block.hpp>
@@ -63,7 +64,8 @@ class weight_buffer {
 
 /// Starts the weights from `seed`: gains 1, biases 0, embedding normal with deviation 0.02, matrices normal with
 /// deviation sqrt(2 / (5 H)) ("small init"), divided by sqrt(2 executed layers) where they write into the residual
-/// stream. Every element depends only on the seed, its weight, its layer and its index.
+/// stream. A visit starts as its plan says: coefficients as given, latents as means, increments written back as they
+/// are. Every element depends only on the seed, its weight, its layer or visit, and its index.
 template <class Scalar>
 void initialise(weight_buffer<Scalar>& weights, const spec& s, std::uint64_t seed) {
   const double matrix = std::sqrt(2.0 / (5.0 * s.width));
@@ -71,6 +73,7 @@ void initialise(weight_buffer<Scalar>& weights, const spec& s, std::uint64_t see
   weights.layout().for_each([&](weight w, int layer, const weight_place& p) {
     const std::span<Scalar> out =
         weights.all().subspan(static_cast<std::size_t>(p.offset), static_cast<std::size_t>(p.size()));
+    const auto fill = [&](Scalar value) { std::fill(out.begin(), out.end(), value); };
     double deviation = matrix;
     switch (w) {
       case weight::embedding:
@@ -81,15 +84,20 @@ void initialise(weight_buffer<Scalar>& weights, const spec& s, std::uint64_t see
       case weight::expert_down:
       case weight::shared_down:
       case weight::dense_down:
+      case weight::stream_up:
         deviation = residual;
         break;
       case weight::balance_bias:
-        for (Scalar& x : out) x = Scalar(0);
-        return;
+        return fill(Scalar(0));
+      case weight::coefficient:
+        return fill(s.loop.visits[layer].residual.as<Scalar>());
+      case weight::encoder: {
+        const visit_plan& plan = s.loop.visits[layer];
+        return fill(plan.encoder == encoder_kind::conv ? Scalar(1) / Scalar(plan.compression) : Scalar(0));
+      }
       default:
         if (is_decayed(w)) break;
-        for (Scalar& x : out) x = Scalar(1);
-        return;
+        return fill(Scalar(1));
     }
     const random_stream stream(seed, static_cast<std::uint64_t>(layer + 1) * 64 + static_cast<std::uint64_t>(w));
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<Scalar>(deviation * stream.normal(i));

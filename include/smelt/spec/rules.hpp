@@ -45,11 +45,26 @@ namespace smelt {
 #define SMELT_S024 "[smelt-S024] spec: loop.first + loop.count must not pass layers; move or shorten the span"
 #define SMELT_S025 \
   "[smelt-S025] spec: loop.visits must hold at least 1 visit when there is a span; set .loop.visits = visits(2)"
-#define SMELT_S026 "[smelt-S026] spec: loop.visits must hold at most 8 visits; drop visits"
+#define SMELT_S026 "[smelt-S026] spec: loop.visits must hold at most 16 visits; drop visits"
 #define SMELT_S027 "[smelt-S027] spec: loop.visits needs a span to visit; set .loop.count, or drop .loop.visits"
 #define SMELT_S028 "[smelt-S028] spec: visit_plan.compression must be from 1 to context; 1 is full resolution"
 #define SMELT_S029 "[smelt-S029] spec: visit_plan.residual must have a denominator of at least 1; write 1/2 as {1, 2}"
 #define SMELT_S030 "[smelt-S030] spec: exit_gate needs a loop of at least 2 visits; add .loop or drop .exit_gate"
+#define SMELT_S031                                                                                             \
+  "[smelt-S031] spec: loop.visits must be at most 8 runs of visits by the same plan; build it with visits(n) " \
+  "and .then(plan, n), and let neighbours share a plan"
+#define SMELT_S032                                                                                           \
+  "[smelt-S032] spec: visit_plan.active must be 0 (as many as experts.active) or from 1 to experts.stored, " \
+  "and 0 in a span without routed experts; change .active"
+#define SMELT_S033                                                                                   \
+  "[smelt-S033] spec: visit_plan.expert_hidden must be above 0 and at most 1, leave whole units of " \
+  "experts.hidden, and be 1 in a span without routed experts; write a half as {1, 2}"
+#define SMELT_S034                                                                                               \
+  "[smelt-S034] spec: visit_plan.stream must be above 0 and at most 1 and leave whole channels of width; write " \
+  "a half as {1, 2}"
+#define SMELT_S035                                                                                                 \
+  "[smelt-S035] spec: visit_plan.residual must not be 0 when learned, or its gradient could not be had; start it " \
+  "elsewhere or drop .learned"
 
 /// The rules by name.
 enum class rule : int {
@@ -84,6 +99,11 @@ enum class rule : int {
   visit_compression,
   visit_residual,
   exit_gate,
+  loop_runs,
+  visit_active,
+  visit_expert_hidden,
+  visit_stream,
+  visit_learned,
 };
 
 /// A broken rule with the value found and the value it was held against; `rule::none` when all hold.
@@ -95,12 +115,6 @@ struct violation {
 
 namespace detail {
 
-[[nodiscard]] constexpr bool compression_holds(const spec& s, const visit_plan& v) noexcept {
-  return v.compression >= 1 && v.compression <= s.context;
-}
-[[nodiscard]] constexpr bool residual_holds(const spec&, const visit_plan& v) noexcept {
-  return v.residual.den >= 1;
-}
 /// The least of the ranks and head sizes.
 [[nodiscard]] constexpr int least_of(const latent_attention_spec& l) noexcept {
   const int sizes[] = {l.kv_rank, l.q_rank, l.nope_dim, l.rope_dim, l.value_dim};
@@ -108,11 +122,38 @@ namespace detail {
   for (const int size : sizes) least = size < least ? size : least;
   return least;
 }
-/// Index of the first visit for which `holds` is false; -1 when there is none.
-[[nodiscard]] constexpr int first_bad_visit(const spec& s, bool (*holds)(const spec&, const visit_plan&)) noexcept {
-  for (int i = 0; i < s.loop.visits.count && i < max_visits; ++i)
-    if (!holds(s, s.loop.visits[i])) return i;
-  return -1;
+/// Visits that the runs of a list hold.
+[[nodiscard]] constexpr long long visits_in_runs(const visit_list& list) noexcept {
+  long long n = 0;
+  for (int i = 0; i < list.runs(); ++i) n += visit_list::length_of(list, i);
+  return n;
+}
+
+/// The violation of `broken` by a share of `size`: it is above 0 and at most 1, and so is the whole part it leaves.
+[[nodiscard]] constexpr violation share_violation(rule broken, const ratio& share, int size) noexcept {
+  if (share.den < 1) return {broken, share.den, 1};
+  if (share.num < 1) return {broken, share.num, 1};
+  if (share.num > share.den) return {broken, share.num, share.den};
+  if (const long long rest = static_cast<long long>(size) * share.num % share.den; rest != 0)
+    return {broken, size, share.den};
+  return {};
+}
+
+/// The first rule that a plan of `s` breaks; `routed` says whether a layer of the span has routed experts.
+[[nodiscard]] constexpr violation plan_violation(const spec& s, const visit_plan& v, bool routed) noexcept {
+  if (!(v.compression >= 1 && v.compression <= s.context))
+    return {rule::visit_compression, v.compression, v.compression < 1 ? 1 : s.context};
+  if (!(v.residual.den >= 1)) return {rule::visit_residual, v.residual.den, 1};
+  if (!(v.active >= 0 && v.active <= (routed ? s.experts.stored : 0)))
+    return {rule::visit_active, v.active, routed ? s.experts.stored : 0};
+  if (!(routed || is_whole(v.expert_hidden)))
+    return {rule::visit_expert_hidden, v.expert_hidden.num, v.expert_hidden.den};
+  if (const violation b = share_violation(rule::visit_expert_hidden, v.expert_hidden, routed ? s.experts.hidden : 0);
+      b.broken != rule::none)
+    return b;
+  if (const violation b = share_violation(rule::visit_stream, v.stream, s.width); b.broken != rule::none) return b;
+  if (!(!v.learned || v.residual.num != 0)) return {rule::visit_learned, v.residual.num, v.residual.den};
+  return {};
 }
 
 }  // namespace detail
@@ -158,12 +199,13 @@ namespace detail {
   if (!(s.loop.visits.count >= 0 && s.loop.visits.count <= max_visits))
     return {rule::loop_visits_limit, s.loop.visits.count, max_visits};
   if (!(looped || s.loop.visits.count <= 0)) return {rule::loop_without_span, s.loop.visits.count, 0};
-  if (!(detail::first_bad_visit(s, detail::compression_holds) < 0)) {
-    const int found = s.loop.visits[detail::first_bad_visit(s, detail::compression_holds)].compression;
-    return {rule::visit_compression, found, found < 1 ? 1 : s.context};
-  }
-  if (!(detail::first_bad_visit(s, detail::residual_holds) < 0))
-    return {rule::visit_residual, s.loop.visits[detail::first_bad_visit(s, detail::residual_holds)].residual.den, 1};
+  if (!(detail::visits_in_runs(s.loop.visits) == s.loop.visits.count))
+    return {rule::loop_runs, s.loop.visits.count, detail::visits_in_runs(s.loop.visits)};
+  const bool routed_span = looped && span_of(s).first + span_of(s).count > s.dense_layers;
+  for (int i = 0; i < s.loop.visits.runs(); ++i)
+    if (const violation v = detail::plan_violation(s, visit_list::plan_of(s.loop.visits, i), routed_span);
+        v.broken != rule::none)
+      return v;
   if (!(!s.exit_gate || span_of(s).visits > 1)) return {rule::exit_gate, span_of(s).visits, 2};
   return {};
 }
@@ -304,6 +346,26 @@ struct spec_check<rule::visit_residual, Found, Limit> {
 template <class Found, class Limit>
 struct spec_check<rule::exit_gate, Found, Limit> {
   static_assert(Found::allowed, SMELT_S030);
+};
+template <class Found, class Limit>
+struct spec_check<rule::loop_runs, Found, Limit> {
+  static_assert(Found::allowed, SMELT_S031);
+};
+template <class Found, class Limit>
+struct spec_check<rule::visit_active, Found, Limit> {
+  static_assert(Found::allowed, SMELT_S032);
+};
+template <class Found, class Limit>
+struct spec_check<rule::visit_expert_hidden, Found, Limit> {
+  static_assert(Found::allowed, SMELT_S033);
+};
+template <class Found, class Limit>
+struct spec_check<rule::visit_stream, Found, Limit> {
+  static_assert(Found::allowed, SMELT_S034);
+};
+template <class Found, class Limit>
+struct spec_check<rule::visit_learned, Found, Limit> {
+  static_assert(Found::allowed, SMELT_S035);
 };
 
 }  // namespace smelt

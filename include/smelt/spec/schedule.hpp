@@ -25,17 +25,82 @@ struct loop_span {
 
 /// One executed layer.
 struct executed_layer {
-  int index = 0;               ///< position in execution order, 0-based
-  int layer = 0;               ///< physical layer whose weights are used
-  int visit = 0;               ///< 0-based visit of the loop; 0 outside the span
-  bool in_loop = false;        ///< whether the layer belongs to the looped span
-  ratio residual{};            ///< coefficient of both sublayers' writes
-  int kv_slot = 0;             ///< KV entries of its own: every (layer, visit) pair has its slot
-  int length_divisor = 1;      ///< sequence positions per position of this visit (its compression factor)
-  bool own_attention = false;  ///< uses attention weights of this visit instead of the layer's
+  int index = 0;         ///< position in execution order, 0-based
+  int layer = 0;         ///< physical layer whose weights are used
+  int visit = 0;         ///< 0-based visit of the loop; 0 outside the span
+  bool in_loop = false;  ///< whether the layer belongs to the looped span
+  bool enters = false;   ///< the first layer of its visit
+  bool leaves = false;   ///< the last layer of its visit
+  int attention = 0;  ///< layer whose attention weights are used: its own, or behind the last one a copy of a visit's
+  int kv_slot = 0;    ///< KV entries of its own: every (layer, visit) pair has its slot
+  visit_plan plan{};  ///< of its visit; outside the span everything at full size with coefficient 1
 
   friend constexpr bool operator==(const executed_layer&, const executed_layer&) = default;
 };
+
+/// Which copy of the span's attention weights visit `v` uses: -1 is the span's own, which the first visit uses when all
+/// visits have attention of their own.
+[[nodiscard]] constexpr int attention_copy_of(const visit_list& list, int v) noexcept {
+  int before = 0;
+  int own = 0;
+  for (int i = 0; i < list.count; ++i) {
+    own += list[i].own_attention;
+    if (i < v) before += list[i].own_attention;
+  }
+  if (!list[v].own_attention) return -1;
+  return own == list.count ? before - 1 : before;
+}
+
+/// Copies of the span's attention weights that the visits of `s` have of their own.
+[[nodiscard]] constexpr int attention_copies(const spec& s) noexcept {
+  if (span_of(s).count == 0) return 0;
+  int own = 0;
+  for (int v = 0; v < s.loop.visits.count; ++v) own += s.loop.visits[v].own_attention;
+  return own == s.loop.visits.count && own > 0 ? own - 1 : own;
+}
+
+/// A layer that has nothing but the attention that a visit has of its own: that of physical layer `layer`.
+struct own_attention {
+  int visit = 0;
+  int layer = 0;
+  friend constexpr bool operator==(const own_attention&, const own_attention&) = default;
+};
+
+/// Which attention of its own layer `number` of the weights is. Precondition: it lies behind the physical layers.
+[[nodiscard]] constexpr own_attention own_attention_at(const spec& s, int number) noexcept {
+  const loop_span span = span_of(s);
+  own_attention at{.layer = span.first + (number - s.layers) % span.count};
+  while (attention_copy_of(s.loop.visits, at.visit) != (number - s.layers) / span.count) ++at.visit;
+  return at;
+}
+
+/// Whether a visit by `plan` runs on a part of the residual stream.
+[[nodiscard]] constexpr bool is_narrow(const visit_plan& plan) noexcept {
+  return plan.stream.num != plan.stream.den;
+}
+/// Width of the part of the residual stream that a visit by `plan` runs on.
+[[nodiscard]] constexpr int stream_width(const spec& s, const visit_plan& plan) noexcept {
+  return static_cast<int>(static_cast<long long>(s.width) * plan.stream.num / plan.stream.den);
+}
+/// Hidden units of every routed expert that a visit by `plan` runs.
+[[nodiscard]] constexpr int expert_hidden(const spec& s, const visit_plan& plan) noexcept {
+  return static_cast<int>(static_cast<long long>(s.experts.hidden) * plan.expert_hidden.num / plan.expert_hidden.den);
+}
+/// Routed experts that a token visits in a visit by `plan`.
+[[nodiscard]] constexpr int active_experts(const spec& s, const visit_plan& plan) noexcept {
+  return plan.active == 0 ? s.experts.active : plan.active;
+}
+
+/// The unlooped architecture whose layers a visit by `plan` runs: of its widths and experts.
+[[nodiscard]] constexpr spec visited_architecture(const spec& s, const visit_plan& plan) noexcept {
+  spec v = s;
+  v.width = stream_width(s, plan);
+  v.experts.active = active_experts(s, plan);
+  v.experts.hidden = expert_hidden(s, plan);
+  v.loop = {};
+  v.exit_gate = false;
+  return v;
+}
 
 /// The executed layers of a spec, computed on access: entry layers once, the span visit by visit, exit layers once.
 class schedule {
@@ -48,20 +113,23 @@ class schedule {
 
   /// Executed layer number `i`. Precondition: 0 <= i < size().
   [[nodiscard]] constexpr executed_layer operator[](int i) const noexcept {
-    executed_layer e{.index = i, .layer = i, .kv_slot = i};
+    executed_layer e{.index = i, .layer = i, .attention = i, .kv_slot = i};
     const int looped = span_.count * span_.visits;
     if (i < span_.first || span_.count == 0) return e;
     if (i >= span_.first + looped) {
       e.layer = i - looped + span_.count;
+      e.attention = e.layer;
       return e;
     }
     e.in_loop = true;
     e.visit = (i - span_.first) / span_.count;
     e.layer = span_.first + (i - span_.first) % span_.count;
-    const visit_plan& plan = visits_[e.visit];
-    e.residual = plan.residual;
-    e.length_divisor = plan.compression;
-    e.own_attention = plan.own_attention;
+    const int in_span = e.layer - span_.first;
+    e.enters = in_span == 0;
+    e.leaves = in_span + 1 == span_.count;
+    e.plan = visits_[e.visit];
+    const int copy = attention_copy_of(visits_, e.visit);
+    e.attention = copy < 0 ? e.layer : layers_ + copy * span_.count + in_span;
     return e;
   }
 
@@ -92,7 +160,7 @@ class schedule {
 /// Positions that executed layer `e` works on when the model reads `tokens` tokens: a trailing partial chunk forms no
 /// latent position.
 [[nodiscard]] constexpr std::int64_t executed_positions(const executed_layer& e, std::int64_t tokens) noexcept {
-  return tokens / e.length_divisor;
+  return tokens / e.plan.compression;
 }
 
 }  // namespace smelt

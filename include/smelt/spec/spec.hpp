@@ -112,6 +112,19 @@ struct spec {
   return s.attention.global_layers[i] ? 0 : s.attention.window;
 }
 
+/// Channels of the residual stream that a visit by `plan` runs on.
+[[nodiscard]] constexpr int width_of(const spec& s, const visit_plan& plan) noexcept {
+  return part_of(s.width, plan.stream);
+}
+/// Routed experts that a token visits in a visit by `plan`.
+[[nodiscard]] constexpr int active_of(const spec& s, const visit_plan& plan) noexcept {
+  return plan.active == 0 ? s.experts.active : plan.active;
+}
+/// Hidden units of one routed expert that run in a visit by `plan`.
+[[nodiscard]] constexpr int hidden_of(const spec& s, const visit_plan& plan) noexcept {
+  return part_of(s.experts.hidden, plan.expert_hidden);
+}
+
 /// Whether attention is multi-head latent attention.
 [[nodiscard]] constexpr bool has_latent_attention(const spec& s) noexcept {
   return s.attention.latent.kv_rank > 0;

@@ -103,6 +103,21 @@ namespace smelt {
     case rule::exit_gate:
       text = SMELT_S030;
       break;
+    case rule::loop_runs:
+      text = SMELT_S031;
+      break;
+    case rule::visit_active:
+      text = SMELT_S032;
+      break;
+    case rule::visit_expert_hidden:
+      text = SMELT_S033;
+      break;
+    case rule::visit_stream:
+      text = SMELT_S034;
+      break;
+    case rule::visit_learned:
+      text = SMELT_S035;
+      break;
   }
   return std::string(text) + " (found " + std::to_string(v.found) + ", limit " + std::to_string(v.limit) + ")";
 }

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <smelt/kernels/backend.hpp>
 #include <smelt/model/weights.hpp>
@@ -12,15 +13,21 @@
 
 namespace smelt {
 
-/// The name of a weight inside its layer, as errors and logs write it: "layer 3 expert_gate".
-[[nodiscard]] inline std::string describe(weight w, int layer) {
+/// The name of a weight inside its layer or visit, as errors and logs write it: "layer 3 expert_gate", "visit 0
+/// writeback", "visit 1 layer 2 query" of the attention that a visit has of its own.
+[[nodiscard]] inline std::string describe(const spec& s, weight w, int index) {
   static constexpr const char* names[] = {
-      "embedding", "attention_norm", "query",       "key",       "value",        "query_norm",
-      "key_norm",  "output",         "ffn_norm",    "router",    "balance_bias", "expert_gate",
-      "expert_up", "expert_down",    "shared_gate", "shared_up", "shared_down",  "dense_gate",
-      "dense_up",  "dense_down",     "final_norm",  "head"};
-  const std::string name = names[static_cast<int>(w)];
-  return layer < 0 ? name : "layer " + std::to_string(layer) + " " + name;
+      "embedding",   "attention_norm", "query",       "key",          "value",       "query_norm", "key_norm",
+      "output",      "ffn_norm",       "router",      "balance_bias", "expert_gate", "expert_up",  "expert_down",
+      "shared_gate", "shared_up",      "shared_down", "dense_gate",   "dense_up",    "dense_down", "final_norm",
+      "head",        "coefficient",    "encoder",     "writeback",    "stream_down", "stream_up"};
+  static_assert(std::size(names) == static_cast<std::size_t>(weight::stream_up) + 1);
+  std::string name = names[static_cast<int>(w)];
+  if (index < 0) return name;
+  if (is_of_visit(w)) return "visit " + std::to_string(index) + " " + name;
+  if (index < s.layers) return "layer " + std::to_string(index) + " " + name;
+  const own_attention at = own_attention_at(s, index);
+  return "visit " + std::to_string(at.visit) + " layer " + std::to_string(at.layer) + " " + name;
 }
 
 /// The Euclidean norm of all gradients, and the first weight whose gradient is not finite.
@@ -79,7 +86,8 @@ template <Backend B>
   if (finite) return result;
   gradients.layout().for_each([&](weight w, int layer, const weight_place& p) {
     if (w == weight::balance_bias || !result.not_finite.empty()) return;
-    if (!std::isfinite(norm_from(p.offset, p.offset + p.size()))) result.not_finite = describe(w, layer);
+    if (!std::isfinite(norm_from(p.offset, p.offset + p.size())))
+      result.not_finite = describe(gradients.layout().architecture(), w, layer);
   });
   return result;
 }

@@ -40,8 +40,9 @@ struct step_record {
   double loss = 0;          ///< cross-entropy alone; 0 when no target counted
   double balance = 0;
   double z = 0;
-  visit_values visit_balance;  ///< [visits] of the looped layers; of all layers without a loop
-  visit_values visit_z;        ///< [visits]
+  visit_values visit_balance;      ///< [visits] of the looped layers; of all layers without a loop
+  visit_values visit_z;            ///< [visits]
+  visit_values visit_coefficient;  ///< [visits] of the residual writes in this step, fixed or learned; 1 without a loop
   double learning_rate = 0;
   double gradient_norm = 0;  ///< before clipping; NaN when not finite
   std::int64_t skipped = 0;  ///< steps so far whose gradients were not finite
@@ -61,6 +62,7 @@ struct step_record {
                       {"z", r.z},
                       {"visit_balance", r.visit_balance},
                       {"visit_z", r.visit_z},
+                      {"visit_coefficient", r.visit_coefficient},
                       {"learning_rate", r.learning_rate},
                       {"gradient_norm", r.gradient_norm},
                       {"skipped", r.skipped},

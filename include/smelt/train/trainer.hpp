@@ -165,6 +165,10 @@ class trainer final : public training {
     const int visits = span.visits;
     record.visit_balance = visit_values(visits);
     record.visit_z = visit_values(visits);
+    record.visit_coefficient = visit_values(visits);
+    for (const executed_layer e : schedule(s))
+      if (e.enters) record.visit_coefficient[static_cast<std::size_t>(e.visit)] = coefficient_of(weights_, e);
+    if (span.count == 0) record.visit_coefficient[0] = 1;
     std::array<std::int64_t, max_visits> visit_evaluations{};
     if (!gradients_are_zero_) std::ranges::fill(gradients_.all(), scalar(0));
     gradients_are_zero_ = false;

@@ -71,14 +71,30 @@ spec random_base(draws& d) {
   return s;
 }
 
+/// A loop that any base with routed experts in every second half can make; sizes of bases are multiples of 2.
 loop_spec random_loop(draws& d) {
-  switch (d.below(5)) {
+  switch (d.below(10)) {
     case 0:
       return {.count = loop_spec::half, .visits = visits(3)};
     case 1:
       return {.count = loop_spec::half, .visits = visit_list{}.then({.compression = 2}).then({})};
     case 2:
       return {.count = loop_spec::half, .visits = visit_list{}.then({}).then({.own_attention = true})};
+    case 3:
+      return {.count = loop_spec::half, .visits = visit_list{}.then({.stream = {1, 2}}).then({})};
+    case 4:
+      return {.count = loop_spec::half,
+              .visits = visit_list{}.then({.active = 1, .expert_hidden = {1, 2}}).then({.learned = true})};
+    case 5:
+      return {.count = loop_spec::half,
+              .visits = visit_list{}
+                            .then({.learned = true,
+                                   .compression = 3,
+                                   .encoder = encoder_kind::conv,
+                                   .own_attention = true,
+                                   .expert_hidden = {1, 2},
+                                   .stream = {3, 4}})
+                            .then({.active = 2}, 2)};
     default:
       return middle_twice;
   }
@@ -99,9 +115,12 @@ bool keeps_the_rest(const spec& partner, const spec& base) {
 
 TEST_CASE("a budget of any spec follows from its affine model") {
   draws d(7);
-  for (int i = 0; i < 200; ++i) {
+  int valid = 0;
+  for (int i = 0; i < 400; ++i) {
     spec s = random_base(d);
-    if (i % 2 == 1) s.loop = random_loop(d);
+    if (i % 4 > 0) s.loop = random_loop(d);
+    if (!is_valid(s)) continue;
+    ++valid;
     const accounting by{.flops = d.coin() ? conventions::smelt : conventions::full_square,
                         .params = d.coin() ? parameter_metric::non_embedding : parameter_metric::total};
     const size_set sizes = sizes_of(s);
@@ -113,20 +132,30 @@ TEST_CASE("a budget of any spec follows from its affine model") {
     const auto train = [&](const spec& x) { return flops(x, by.flops).train; };
     const auto params = [&](const spec& x) { return figure_of(parameters(x), by.params); };
     const auto kv = [&](const spec& x) { return kv_cache(x).bytes_at_context; };
-    CHECK(value(affine_model_of(s, train)) == train(s));
-    CHECK(value(affine_model_of(s, params)) == params(s));
-    CHECK(value(affine_model_of(s, kv)) == kv(s));
+    const auto check = [&](const auto& budget) {
+      const affine_model m = affine_model_of(s, budget);
+      CHECK(m.scale == units_of(s.loop.visits).width * units_of(s.loop.visits).hidden);
+      CHECK(value(m) == m.scale * budget(s));
+    };
+    check(train);
+    check(params);
+    check(kv);
   }
+  CHECK(valid > 300);
+  CHECK(units_of(visits(2)) == size_units{1, 1});
+  CHECK(units_of(visit_list{}.then({.stream = {2, 4}}).then({.expert_hidden = {2, 3}, .stream = {1, 3}})) ==
+        size_units{6, 3});
 }
 
 TEST_CASE("a match meets every tolerance or says what it cannot meet") {
   draws d(11);
   int found = 0;
-  constexpr int trials = 300;
+  constexpr int trials = 400;
   for (int i = 0; i < trials; ++i) {
     const spec base = random_base(d);
     REQUIRE(first_violation(base).broken == rule::none);
-    const loop_spec loop = random_loop(d);
+    loop_spec loop = random_loop(d);
+    for (spec s = base; s.loop = loop, !is_valid(s);) loop = random_loop(d);
     const within tolerance{.flops = percent{d.of({10'000, 40'000})},
                            .params = percent{d.of({5'000, 10'000})},
                            .kv_cache = percent{d.of({10'000, 40'000})}};
@@ -139,6 +168,8 @@ TEST_CASE("a match meets every tolerance or says what it cannot meet") {
     CHECK(keeps_the_rest(r.partner, base));
     CHECK(r.partner.loop == loop);
     CHECK(r.partner.width % r.options.width_multiple == 0);
+    CHECK(r.options.width_multiple % units_of(loop.visits).width == 0);
+    CHECK(r.options.hidden_multiple % units_of(loop.visits).hidden == 0);
 
     // Verified by the budget functions, not by what the matcher reports.
     const parameter_count p = parameters(r.partner);
@@ -335,6 +366,55 @@ TEST_CASE("options far outside the base end in a reason, not in an overflow") {
   // Sequences of a hundred thousand tokens of a model of 400 billion parameters.
   CHECK(find_match(public_models::llama31_405b, middle_twice).outcome != match_outcome::too_large);
   CHECK(find_match(public_models::deepseek_v2, middle_twice).found());
+  // Elements of the KV cache so large that no multiple of them is an int, and chunks of every length.
+  loop_spec chunks{.count = loop_spec::half, .visits = visit_list{}.then({.compression = 7}).then({.compression = 12})};
+  for (const int bytes : {1, 2, 100'000'000, 2'147'483'647})
+    CHECK(find_match(base, chunks, any, {.by = {.kv_bytes_per_element = bytes}}).found());
+  const match_result exact = find_match(base, chunks, {.flops = 4_pct, .params = 1_pct, .kv_cache = 1_pct});
+  INFO(describe(exact));
+  CHECK(exact.found());
+}
+
+TEST_CASE("extreme sizes and shares end in a match or a reason, without undefined behaviour") {
+  draws d(13);
+  int searched = 0;
+  int too_large = 0;
+  for (int i = 0; i < 3'000; ++i) {
+    spec base = random_base(d);
+    int* const sizes[] = {&base.width,   &base.experts.hidden,     &base.experts.stored, &base.vocab,
+                          &base.context, &base.attention.head_dim, &base.dense_hidden};
+    for (int n = 0; n < 2; ++n)
+      *sizes[d.below(7)] = d.of({1, 2, 6, 1'000'000, 30'030, 510'510 * 2, 223'092'870, 2'147'483'646});
+    if (base.dense_layers == 0) base.dense_hidden = 0;
+    const auto share = [&](int size) {
+      const int den = d.of({2, 3, 5, 6, 30, 2'310, 510'510, size});
+      return size % den == 0 ? ratio{static_cast<int>(1 + d.below(den)), den} : ratio{};
+    };
+    const visit_plan first{.compression = d.of({1, 2, 3, 5, 7, 250}),
+                           .active = d.coin() ? base.experts.active : 0,
+                           .expert_hidden = share(base.experts.hidden),
+                           .stream = share(base.width)};
+    const visit_plan second{.expert_hidden = share(base.experts.hidden), .stream = share(base.width)};
+    const loop_spec loop{.count = loop_spec::half, .visits = visit_list{}.then(first).then(second, 2)};
+    spec looped = base;
+    looped.loop = loop;
+    if (!is_valid(base) || !is_valid(looped)) continue;
+    const match_options options{.vary = {.hidden = d.coin() ? hidden_rule::keep_ratio : hidden_rule::free},
+                                .width_multiple = d.of({0, 1, 8, 1'000'003}),
+                                .by = {.kv_bytes_per_element = d.of({1, 2, 64, 2'147'483'647})}};
+    const match_result r = find_match(base, loop, {}, options);
+    if (r.outcome == match_outcome::too_large) {
+      ++too_large;
+      continue;
+    }
+    if (r.outcome == match_outcome::options_invalid) continue;
+    ++searched;
+    INFO(describe(r));
+    CHECK(first_violation(r.partner).broken == rule::none);
+    CHECK(r.found() == compare(r.partner, base, {}, options.by).ok);
+  }
+  CHECK(searched > 300);
+  CHECK(too_large > 300);
 }
 
 }  // namespace

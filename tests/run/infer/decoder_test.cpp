@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "catch.hpp"
 #include "../tools/smelt/allocations.hpp"
+#include "catch.hpp"
 #include "support/backends.hpp"
 #include "support/model_fixture.hpp"
 #include "support/small_specs.hpp"
@@ -88,11 +88,12 @@ double distance(std::span<const Scalar> found, const std::vector<double>& expect
   return found.size() == expected.size() ? worst / size : std::numeric_limits<double>::infinity();
 }
 
-/// Reads a prompt of `prompt` tokens, then the others one by one, and compares the logits at each of them.
+/// Reads a prompt of `prompt` tokens, then the others one by one, and compares the logits at each of them. A decoder
+/// that was just made need not be cleared.
 template <class B>
 void check_against(const rows_of_logits& expected, decoder<dynamic_arch, B>& found,
                    const std::vector<std::int32_t>& tokens, std::size_t prompt, double tolerance) {
-  found.clear();
+  if (found.size() > 0) found.clear();
   for (std::size_t t = (std::max)(prompt, std::size_t{1}) - 1; t < tokens.size(); ++t) {
     INFO("a prompt of " << prompt << " tokens, position " << t);
     const std::span<const typename B::scalar> logits =
@@ -107,7 +108,7 @@ void check_against(const rows_of_logits& expected, decoder<dynamic_arch, B>& fou
 
 TEST_CASE("tokens one by one, and prompts of every length, give the logits of the forward pass", "[infer]") {
   oracle backend;
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
     const weight_buffer<double> w = random_weights<double>(s);
     const std::vector<std::int32_t> tokens = random_tokens(s, 12);
@@ -123,13 +124,20 @@ TEST_CASE("the CPU backend decodes what the reference computes, with every instr
   for (const test::cpu_variant& variant : test::usable_variants()) {
     if (variant.compute != compute_type::fp32) continue;
     cpu backend(threads_executor(2), variant.compute, variant.set);
-    for (const auto& [name, s] : smelt_test::executable_variants()) {
+    for (const auto& [name, s] : smelt_test::all_variants()) {
       INFO(variant.name() << ", " << name);
       const std::vector<std::int32_t> tokens = random_tokens(s, 12);
       const rows_of_logits expected = logits_of_forward(s, exact, random_weights<double>(s), tokens);
       const weight_buffer<float> w = random_weights<float>(s);
+      // What sums of floats in another order may be off by: in some models, several times as much as in others.
+      reference<float> rounding;
+      const rows_of_logits rounded = logits_of_forward(s, rounding, w, tokens);
+      double tolerance = 1e-5;
+      for (std::size_t t = 0; t < tokens.size(); ++t)
+        tolerance = (std::max)(tolerance, 3 * distance(std::span<const double>(rounded[t]), expected[t]));
+      REQUIRE(tolerance < 2e-4);
       decoder<dynamic_arch, decltype(backend)> found(dynamic_arch(s), backend, w, s.context);
-      for (const std::size_t prompt : {0, 1, 5, 12}) check_against(expected, found, tokens, prompt, 1e-5);
+      for (const std::size_t prompt : {0, 1, 5, 12}) check_against(expected, found, tokens, prompt, tolerance);
     }
   }
 }
@@ -239,7 +247,7 @@ TEST_CASE("a sequence that begins anew finds nothing of the one before", "[infer
 
 TEST_CASE("keys and values take the bytes that the budget counts", "[infer][budget]") {
   oracle backend;
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     const weight_buffer<double> w(s);
     for (const std::int64_t capacity : {1, 2, 3, 9, 16}) {
       INFO(name << ", capacity " << capacity);
@@ -253,13 +261,17 @@ TEST_CASE("keys and values take the bytes that the budget counts", "[infer][budg
 }
 
 TEST_CASE("decoding asks for no memory", "[infer]") {
-  const std::vector<std::int32_t> tokens = random_tokens(small_looped, 300);
-  const weight_buffer<float> w = random_weights<float>(small_looped);
-  cpu backend{threads_executor(2)};
-  decoder found(dynamic_arch(small_looped), backend, w, 300);
-  const std::int64_t before = tool::allocations();
-  for (const std::int32_t token : tokens) static_cast<void>(found.decode(token));
-  CHECK(tool::allocations() - before == 0);
+  spec latent = small_looped;
+  latent.loop.visits = visit_list{}.then({.compression = 3, .own_attention = true}).then({.stream = {1, 2}});
+  for (const spec& s : {small_looped, latent}) {
+    const std::vector<std::int32_t> tokens = random_tokens(s, 300);
+    const weight_buffer<float> w = random_weights<float>(s);
+    cpu backend{threads_executor(2)};
+    decoder found(dynamic_arch(s), backend, w, 300);
+    const std::int64_t before = tool::allocations();
+    for (const std::int32_t token : tokens) static_cast<void>(found.decode(token));
+    CHECK(tool::allocations() - before == 0);
+  }
 }
 
 TEST_CASE("decoding runs no op that only training needs", "[infer]") {

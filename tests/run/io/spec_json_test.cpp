@@ -6,6 +6,7 @@
 #include <string>
 
 #include "catch.hpp"
+#include "support/random_specs.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace smelt;
@@ -55,8 +56,17 @@ constexpr spec every_field{
     .loop = {.first = 2,
              .count = 4,
              .visits = visit_list{}
-                           .then({.residual = {1, 4}, .compression = 2, .own_attention = true})
-                           .then({.residual = {1, 1}})
+                           .then({.residual = {1, 4},
+                                  .learned = true,
+                                  .compression = 2,
+                                  .encoder = encoder_kind::softmax,
+                                  .writeback = writeback_kind::normalised,
+                                  .position = latent_position::chunk,
+                                  .own_attention = true,
+                                  .active = 5,
+                                  .expert_hidden = {3, 4},
+                                  .stream = {2, 3}})
+                           .then({.residual = {1, 1}}, 3)
                            .then({.residual = {-3, 7}, .compression = 96})},
     .exit_gate = true};
 static_assert(is_valid(every_field));
@@ -109,6 +119,26 @@ TEST_CASE("every field of the spec is written under its own name", "[io][spec_js
   CHECK(all.at("/attention/global_layers/2") == 9);
   CHECK(all.at("/loop/visits/2/residual/0") == -3);
   CHECK(all.at("/experts/score") == "sigmoid");
+  CHECK(all.at("/loop/visits/1/times") == 3);
+  const json plan = json(spec_to_json(every_field))["loop"]["visits"][0].flatten();
+  const json plain = json(spec_to_json(every_field))["loop"]["visits"][1].flatten();
+  CHECK(plan.size() == 13);
+  for (const auto& item : plan.items()) {
+    INFO(item.key());
+    if (item.key() != "/residual/0") CHECK(plain.at(item.key()) != item.value());
+  }
+}
+
+TEST_CASE("random specs of every plan survive the round trip", "[io][spec_json]") {
+  testing::random_specs draw(41);
+  int plans = 0;
+  for (int i = 0; i < 500; ++i) {
+    const spec s = draw();
+    const std::string text = spec_to_json(s).dump();
+    REQUIRE(parse_spec(text, "text") == s);
+    plans += s.loop.visits.runs();
+  }
+  CHECK(plans > 500);
 }
 
 TEST_CASE("short forms mean what they say", "[io][spec_json]") {
@@ -124,6 +154,14 @@ TEST_CASE("short forms mean what they say", "[io][spec_json]") {
   const spec listed = parse_spec(
       with("/loop/visits", json::array({{{"residual", {1, 4}}, {"compression", 2}}, json::object()})), "text");
   CHECK(listed.loop.visits == visit_list{}.then({.residual = {1, 4}, .compression = 2}).then({}));
+
+  const spec runs = parse_spec(
+      with("/loop/visits", json::array({{{"learned", true}, {"times", 3}}, {{"encoder", "conv"}, {"compression", 2}}})),
+      "text");
+  CHECK(runs.loop.visits ==
+        visit_list{}.then({.learned = true}, 3).then({.compression = 2, .encoder = encoder_kind::conv}));
+  CHECK(parse_spec(with("/loop/visits", json::array({json::object(), {{"times", 2}}})), "text").loop.visits ==
+        visits(3, {}));
 
   const spec alternate = parse_spec(with("/attention/global_layers", {{"every", 2}, {"from", 1}}), "text");
   CHECK(alternate.attention.global_layers == every_layer(2, 1));
@@ -174,6 +212,12 @@ TEST_CASE("a value of the wrong type is named with its path, what was found and 
   CHECK_THAT(failure(with("/loop/visits", 2)), ContainsSubstring("loop.visits must be a list of visits or"));
   CHECK_THAT(failure(with("/loop/visits", json::array({{{"residual", {1}}}}))),
              ContainsSubstring("loop.visits[0].residual must be [numerator, denominator]"));
+  for (const int times : {0, -1, 17, 2'000'000'000})
+    CHECK_THAT(failure(with("/loop/visits", json::array({{{"times", times}}}))),
+               ContainsSubstring("loop.visits[0].times must be from 1 to 16; found " + std::to_string(times)));
+  CHECK_THAT(failure(with("/loop/visits", json::array({3}))), ContainsSubstring("loop.visits[0] must be an object"));
+  CHECK_THAT(failure(with("/loop/visits", {{"repeat", 2}, {"encoder", "max"}})),
+             ContainsSubstring("loop.visits.encoder must be one of \"mean\", \"conv\", \"softmax\""));
   CHECK_THAT(failure(with("/attention/global_layers", {0, 256})),
              ContainsSubstring("attention.global_layers[1] must be a layer from 0 to 255; found 256"));
   CHECK_THAT(failure(with("/attention/global_layers", {{"every", 0}})), ContainsSubstring("every must be at least 1"));
@@ -189,8 +233,20 @@ TEST_CASE("a spec that cannot exist gives the words of its rule", "[io][spec_jso
   CHECK_THAT(failure(with("/loop/visits", {{"repeat", 0}})), ContainsSubstring("[smelt-S025]"));
   CHECK_THAT(failure(with("/loop/visits", {{"repeat", -5}})), ContainsSubstring("[smelt-S025]"));
   json nine = json::array();
-  for (int i = 0; i < 9; ++i) nine.push_back(json::object());
-  CHECK_THAT(failure(with("/loop/visits", nine)), ContainsSubstring("[smelt-S026]") && ContainsSubstring("found 9"));
+  for (int i = 1; i <= 9; ++i) nine.push_back({{"compression", i}});
+  CHECK_THAT(failure(with("/loop/visits", nine)), ContainsSubstring("[smelt-S031]") && ContainsSubstring("found 9"));
+  json seventeen = json::array();
+  for (int i = 0; i < 17; ++i) seventeen.push_back(json::object());
+  CHECK_THAT(failure(with("/loop/visits", seventeen)),
+             ContainsSubstring("[smelt-S026]") && ContainsSubstring("found 17"));
+  CHECK_THAT(failure(with("/loop/visits", json::array({{{"times", 16}}, {{"times", 2}}}))),
+             ContainsSubstring("[smelt-S026]") && ContainsSubstring("found 18"));
+  CHECK_THAT(failure(with("/loop/visits", {{"repeat", 2}, {"active", 9}})), ContainsSubstring("[smelt-S032]"));
+  CHECK_THAT(failure(with("/loop/visits", {{"repeat", 2}, {"expert_hidden", {1, 3}}})),
+             ContainsSubstring("[smelt-S033]"));
+  CHECK_THAT(failure(with("/loop/visits", {{"repeat", 2}, {"stream", {4, 3}}})), ContainsSubstring("[smelt-S034]"));
+  CHECK_THAT(failure(with("/loop/visits", {{"repeat", 2}, {"residual", {0, 1}}, {"learned", true}})),
+             ContainsSubstring("[smelt-S035]"));
   CHECK_THAT(failure("{}"), ContainsSubstring("[smelt-S001]"));
 }
 

@@ -28,6 +28,11 @@ activation_elements elements_of(const layer_activations<float>& a) {
   return {static_cast<std::int64_t>(reals), static_cast<std::int64_t>(indices)};
 }
 
+/// Of a batch of whole sequences whose visits have `tokens` / c rows.
+model_buffers<float> buffers_of(const spec& s, std::int64_t tokens, saved_activations saved, carver& memory) {
+  return {s, tokens, saved, [=](const visit_plan& plan) { return tokens / plan.compression; }, memory};
+}
+
 }  // namespace
 
 TEST_CASE("the memory budget counts what the model allocates, to the element", "[model]") {
@@ -51,12 +56,12 @@ TEST_CASE("the memory budget counts what the model allocates, to the element", "
 }
 
 TEST_CASE("what a model keeps for its backward pass is what the budget says, recomputing or not", "[model]") {
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
-    const std::int64_t tokens = 21;
+    const std::int64_t tokens = s.context;
     const auto measured = [&](saved_activations saved) {
       carver measure;
-      static_cast<void>(model_buffers<float>(s, tokens, saved, measure));
+      static_cast<void>(buffers_of(s, tokens, saved, measure));
       return static_cast<std::int64_t>(measure.used());
     };
     // Beside the activations there are the buffers of a backward pass, which recomputation does not change; and every
@@ -74,10 +79,10 @@ TEST_CASE("layers that save inputs share all but their inputs and loads", "[mode
   for (const auto& [name, s] : smelt_test::executable_variants()) {
     INFO(name);
     carver measure;
-    static_cast<void>(model_buffers<float>(s, 8, saved_activations::inputs, measure));
+    static_cast<void>(buffers_of(s, 8, saved_activations::inputs, measure));
     const page_block block(measure.used());
     carver memory({block.data(), block.size()});
-    const model_buffers<float> buffers(s, 8, saved_activations::inputs, memory);
+    const model_buffers<float> buffers = buffers_of(s, 8, saved_activations::inputs, memory);
     CHECK(memory.used() == block.size());
     const schedule steps(s);
     for (int i = 1; i < steps.size(); ++i) {

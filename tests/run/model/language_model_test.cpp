@@ -30,7 +30,7 @@ double total_loss(language_model<dynamic_arch, oracle>& model, const weight_buff
 
 TEST_CASE("the model computes what the formulas say, token by token", "[model]") {
   oracle backend;
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
     const owned_batch batch(s.vocab, 2, 9);
     const weight_buffer<double> w = random_weights<double>(s);
@@ -71,7 +71,7 @@ TEST_CASE("the model computes what the formulas say, token by token", "[model]")
 
 TEST_CASE("whole-model gradients agree with central differences in float64", "[model]") {
   oracle backend;
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
     const owned_batch batch(s.vocab, 2, 9);
     language_model<dynamic_arch, oracle> model(dynamic_arch(s), backend, 2, 9);
@@ -103,7 +103,7 @@ TEST_CASE("whole-model gradients agree with central differences in float64", "[m
 
 TEST_CASE("both passes at once are the forward pass and the backward pass", "[model]") {
   oracle backend;
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
     const weight_buffer<double> w = random_weights<double>(s);
     language_model<dynamic_arch, oracle> model(dynamic_arch(s), backend, 2, 9);
@@ -131,7 +131,7 @@ TEST_CASE("both passes at once are the forward pass and the backward pass", "[mo
 
 TEST_CASE("a model that computes layers again has the same gradients, to the bit, in less memory", "[model]") {
   oracle backend;
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
     const weight_buffer<double> w = random_weights<double>(s);
     const owned_batch batch(s.vocab, 2, 9);
@@ -159,7 +159,7 @@ TEST_CASE("a model that computes layers again has the same gradients, to the bit
 
 TEST_CASE("a model for evaluation alone has the losses of any other, and no backward pass", "[model]") {
   oracle backend;
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
     const weight_buffer<double> w = random_weights<double>(s);
     const owned_batch batch(s.vocab, 2, 9);
@@ -215,9 +215,72 @@ TEST_CASE("a looped model equals the unrolled one with copied weights", "[model]
   });
 }
 
+TEST_CASE("a visit whose chunks are longer than the text is no visit, and its routers do not run", "[model]") {
+  oracle backend;
+  for (const int c : {2, 3, 4}) {
+    spec with = smelt_test::tiny;
+    with.layers = 4;
+    with.loop = {.count = 2, .visits = visit_list{}.then({.compression = c}).then({.residual = {1, 2}})};
+    spec without = with;
+    without.loop.visits = visits(1, {.residual = {1, 2}});
+    const weight_buffer<double> w = random_weights<double>(with);
+    weight_buffer<double> copied(without);
+    copied.layout().for_each([&](weight kind, int layer, const weight_place& p) {
+      const auto from = w(kind, std::max(layer, 0));
+      std::copy_n(from.data, p.size(), copied(kind, std::max(layer, 0)).data);
+    });
+    for (std::int64_t length = 1; length <= c; ++length) {
+      INFO("chunks of " << c << ", sequences of " << length);
+      const owned_batch batch(with.vocab, 2, length);
+      language_model<dynamic_arch, oracle> a(dynamic_arch(with), backend, 2, length);
+      language_model<dynamic_arch, oracle> b(dynamic_arch(without), backend, 2, length);
+      weight_buffer<double> da(with), db(without);
+      const loss_scale scale{.cross_entropy = 0.1, .balance = 0.3, .z = 0.1};
+      const forward_result ra = a.forward_and_backward(w, batch.view(), scale, da);
+      const forward_result rb = b.forward_and_backward(copied, batch.view(), scale, db);
+      CHECK((ra.cross_entropy.nats == rb.cross_entropy.nats) == (length < c));
+      CHECK(ra.evaluations.size() == rb.evaluations.size() + (length < c ? 0U : 2U));
+      if (length == c) continue;
+      CHECK(ra.mean_balance() == rb.mean_balance());
+      db.layout().for_each([&](weight kind, int layer, const weight_place& p) {
+        const auto found = da(kind, std::max(layer, 0));
+        CHECK(std::equal(found.data, found.data + p.size(), db(kind, std::max(layer, 0)).data));
+      });
+      const auto unused = da.vector(weight::writeback, 0);
+      CHECK(std::all_of(unused.begin(), unused.end(), [](double x) { return x == 0; }));
+    }
+  }
+}
+
+TEST_CASE("the first tokens of a compressed visit receive nothing, and every other token something", "[model]") {
+  // The looped layer is all there is: a token that receives nothing is what it is when the layer writes nothing.
+  oracle backend;
+  for (const int c : {2, 3, 4}) {
+    spec s = smelt_test::tiny;
+    s.layers = 1;
+    s.loop = {.first = 0, .count = 1, .visits = visits(1, {.compression = c, .writeback = writeback_kind::direct})};
+    const weight_buffer<double> w = random_weights<double>(s);
+    owned_batch batch(s.vocab, 1, 16);
+    std::fill(batch.first.begin(), batch.first.end(), 0);
+    language_model<dynamic_arch, oracle> model(dynamic_arch(s), backend, 1, 16);
+    model.forward(w, batch.view());
+    weight_buffer<double> silent = random_weights<double>(s);
+    for (const weight kind : {weight::output, weight::expert_down}) {
+      const auto m = silent(kind, 0);
+      std::fill_n(m.data, m.size(), 0.0);
+    }
+    language_model<dynamic_arch, oracle> quiet(dynamic_arch(s), backend, 1, 16);
+    quiet.forward(silent, batch.view());
+    for (std::int64_t t = 0; t < 16; ++t) {
+      INFO("chunks of " << c << ", token " << t);
+      CHECK(std::ranges::equal(model.hidden().row(t), quiet.hidden().row(t)) == (t < c - 1));
+    }
+  }
+}
+
 TEST_CASE("a change behind a token leaves what came before bitwise as it was", "[model]") {
   oracle backend;
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
     const weight_buffer<double> w = random_weights<double>(s);
     language_model<dynamic_arch, oracle> model(dynamic_arch(s), backend, 1, 16);
@@ -390,6 +453,16 @@ TEST_CASE("sizes that no machine can hold are refused, not wrapped around", "[mo
   s = smelt_test::tiny;
   s.experts.stored = s.experts.hidden = s.width = 2'000'000'000;
   CHECK_THROWS_WITH(model(dynamic_arch(s), backend, 1, 1), ContainsSubstring("2^56"));
+}
+
+TEST_CASE("assignments that 32 bits cannot number are refused, those of a visit to more experts too", "[model]") {
+  oracle backend;
+  using model = language_model<dynamic_arch, oracle>;
+  spec s = smelt_test::tiny;
+  s.layers = 4;
+  s.loop = {.count = loop_spec::half, .visits = visit_list{}.then({.active = 3}).then({})};
+  const std::int64_t sequences = (std::int64_t{1} << 31) / 3 / s.context + 1;
+  CHECK_THROWS_WITH(model(dynamic_arch(s), backend, sequences, s.context), ContainsSubstring("3 experts each"));
 }
 
 TEST_CASE("one of everything is a model, and so is one whose targets all count for nothing", "[model]") {

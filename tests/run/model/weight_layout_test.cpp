@@ -15,7 +15,7 @@
 using namespace smelt;
 
 TEST_CASE("every weight has its own aligned place and all of them are the counted parameters", "[model]") {
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
     const weight_layout layout(s);
     std::int64_t end = 0;
@@ -49,7 +49,7 @@ TEST_CASE("files have as many tensors as the ecosystem's", "[model]") {
 }
 
 TEST_CASE("tensor names are unique and cover every parameter once", "[model]") {
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
     const weight_layout layout(s);
     std::set<std::string> names;

@@ -67,6 +67,26 @@ TEST_CASE("specs lists the presets, as a table and as JSON", "[tools][specs]") {
   const outcome text = run_tool({"specs"});
   CHECK(text.exit == 0);
   for (const std::string& name : names) CHECK_THAT(text.out, ContainsSubstring("  " + name + " "));
+  // Tables by group, each with its caption; the ablation's rows among them.
+  CHECK(names.size() > 80);
+  for (const json& s : all) CHECK_THAT(text.out, ContainsSubstring(s["group"].get<std::string>() + "\n"));
+  CHECK_THAT(text.out, ContainsSubstring("  micro-latentloop-conv ") && ContainsSubstring("c2,conv,own+1 "));
+  for (const char* name : {"micro-half-active", "nano-loop-3-learned"})
+    CHECK(std::count(names.begin(), names.end(), name) == 1);
+}
+
+TEST_CASE("a preset's name takes a number of visits", "[tools][specs]") {
+  const json b = json_of({"budget", "small-r4"});
+  CHECK(b["name"] == "small-r4");
+  CHECK(b["spec"]["loop"]["first"] == 2);
+  CHECK(b["spec"]["loop"]["count"] == 8);
+  CHECK(b["spec"]["loop"]["visits"][0]["times"] == 4);
+  CHECK(b["params"]["total"] == json_of({"budget", "small"})["params"]["total"]);
+  CHECK(b["sparsity"]["control"] == "small-control");
+  CHECK(json_of({"budget", "smelt-200m-baseline-r16"})["spec"]["loop"]["visits"][0]["times"] == 16);
+  // Too many visits, too few, a base of four layers, a loop already.
+  for (const char* name : {"small-r17", "small-r1", "small-r", "small-r2x", "nano-r4", "small-smelt-r4"})
+    CHECK_THAT(refusal({"budget", name}), ContainsSubstring(std::string("\"") + name + "\""));
 }
 
 TEST_CASE("budget prints the published figures of a spec file to the integer", "[tools][budget]") {
@@ -167,6 +187,23 @@ TEST_CASE("budget checks one architecture against another", "[tools][budget]") {
   CHECK(itself["match"]["ok"] == true);
 }
 
+TEST_CASE("budget counts what single visits keep", "[tools][budget]") {
+  const json b = json_of({"budget", "micro-latentloop-conv"});
+  const std::int64_t width = b["spec"]["width"];
+  CHECK(b["params"]["encoders"] == 2 * width);
+  CHECK(b["params"]["writebacks"] == 2 * width);
+  CHECK(b["params"]["coefficients"] == 0);
+  CHECK(json_of({"budget", "micro-loop-3-learned"})["params"]["coefficients"] == 3);
+  const json half = json_of({"budget", "micro-half-stream"});
+  const std::int64_t h = half["spec"]["width"];
+  CHECK(half["params"]["projections"] == 2 * h * (h / 2));
+  CHECK(half["flops"]["visit_projections"] == 2 * h * h * half["flops"]["context"].get<std::int64_t>());
+  CHECK_THAT(run_tool({"budget", "micro-half-stream"}).out, ContainsSubstring("  kept by single visits "));
+  CHECK_THAT(run_tool({"budget", "micro-half-stream"}).out,
+             ContainsSubstring("visited 2 times by h1/2+1: 12 executed"));
+  CHECK(run_tool({"budget", "micro"}).out.find("single visits") == std::string::npos);
+}
+
 TEST_CASE("sparsity is measured against the control", "[tools][budget]") {
   const json own = json_of({"budget", "nano-control"});
   CHECK(own["sparsity"]["s"].get<double>() == Approx(0).margin(1e-12));
@@ -189,6 +226,57 @@ TEST_CASE("match solves for a partner that budget then accepts", "[tools][match]
   const json checked = json_of({"budget", file(folder, "partner.json", found.out), "--against", "nano"});
   CHECK(checked["match"] == j["match"]);
   CHECK(checked["spec"] == j["spec"]);
+}
+
+TEST_CASE("match takes plans of visits and gives the training of equal FLOPs", "[tools][match]") {
+  const json j = json_of({"match", "smelt-200m-baseline", "--loop", "middle:c2,own+1", "--tolerance",
+                          "flops=1%,params=1%,kv=1%", "--width-multiple", "8", "--tokens", "40G"});
+  CHECK(j["found"] == true);
+  const json& first = j["spec"]["loop"]["visits"][0];
+  CHECK(first["compression"] == 2);
+  CHECK(first["own_attention"] == true);
+  CHECK(first["writeback"] == "scaled");
+  const json& training = j["training_at_equal_flops"];
+  CHECK(training["base_tokens"] == 40'000'000'000);
+  // Tokens x FLOPs a token are the base's, to a token.
+  const double spent = training["tokens"].get<double>() * j["match"]["flops"]["actual"].get<double>();
+  CHECK(spent == Approx(40e9 * j["match"]["flops"]["expected"].get<double>()).epsilon(1e-8));
+  CHECK(training["tokens"].get<double>() == Approx(40e9 * training["tokens_ratio"].get<double>()).epsilon(1e-8));
+
+  const json without = json_of({"match", "micro", "--loop", "middle:h1/2+1"})["training_at_equal_flops"];
+  CHECK(without.contains("tokens_ratio"));
+  CHECK_FALSE(without.contains("tokens"));
+  CHECK_THAT(
+      run_tool({"match", "micro", "--loop", "middle:2", "--tokens", "1M"}).out,
+      ContainsSubstring("Training at equal total FLOPs: ") && ContainsSubstring(" for 1,000,000; steps likewise"));
+  // What a plan asks of the sizes is kept beside what the caller asks: of 4 and of 6 is of 12.
+  const json quarter = json_of({"match", "mini", "--loop", "middle:f1/4,1/2+1", "--hidden-multiple", "6"});
+  CHECK(quarter["spec"]["experts"]["hidden"].get<int>() % 12 == 0);
+  // The words of the rules, for plans that cannot be.
+  CHECK_THAT(refusal({"match", "nano", "--loop", "middle:h1/3+1"}), ContainsSubstring("[smelt-S034]"));
+  CHECK_THAT(refusal({"match", "nano", "--loop", "middle:k99+1"}), ContainsSubstring("[smelt-S032]"));
+  CHECK_THAT(refusal({"match", "nano", "--loop", "middle:c1000+1"}), ContainsSubstring("[smelt-S028]"));
+  CHECK_THAT(refusal({"match", "nano", "--loop", "middle:0,learned+1"}), ContainsSubstring("[smelt-S035]"));
+  CHECK_THAT(refusal({"match", "nano", "--loop", "middle:1/0+1"}), ContainsSubstring("[smelt-S029]"));
+  CHECK_THAT(refusal({"match", "nano", "--loop", "middle:c2,convolution+1"}),
+             ContainsSubstring("tokens a latent") && ContainsSubstring("\"convolution\""));
+  CHECK_THAT(refusal({"match", "nano", "--loop", "middle:2", "--tokens", "0"}), ContainsSubstring("--tokens"));
+}
+
+TEST_CASE("the examples of match work", "[tools][match]") {
+  std::istringstream help(run_tool({"match", "--help"}).out);
+  int tried = 0;
+  for (std::string line; std::getline(help, line);) {
+    if (line.rfind("  smelt match micro ", 0) != 0) continue;
+    std::istringstream words(line);
+    std::vector<std::string> arguments;
+    for (std::string word; words >> word && arguments.size() < 5;) arguments.push_back(word);
+    REQUIRE(arguments.size() == 5);
+    INFO(line);
+    CHECK(run_tool({"match", arguments[2], arguments[3], arguments[4]}).exit == 0);
+    ++tried;
+  }
+  CHECK(tried == 8);
 }
 
 TEST_CASE("match says which budget cannot be met and shows the nearest", "[tools][match]") {
@@ -232,6 +320,16 @@ TEST_CASE("match prints a header that compiles and checks itself", "[tools][matc
   const std::string path = file(folder, "pair.hpp", header.out);
   CHECK(std::system((compile + user).c_str()) == 0);
 
+  // Every field of a plan can be written as C++.
+  const outcome plans =
+      run_tool({"match", "mini", "--loop", "middle:c2,softmax,normalised,chunk,own,k3,f1/2,h1/2,1/4,learned+1/2,x2+1",
+                "--header", "pair", "--tolerance", "kv=10%,flops=10%,params=3%"});
+  REQUIRE(plans.exit == 0);
+  CHECK_THAT(plans.out, ContainsSubstring(".encoder = smelt::encoder_kind::softmax") && ContainsSubstring("}, 2)"));
+  file(folder, "pair.hpp", plans.out);
+  const std::string four = file(folder, "four.cpp", "static_assert(pair::visits == 4 && pair::compression == 2);\n");
+  CHECK(std::system((compile + four).c_str()) == 0);
+
   // The check inside is real: another number of experts stops the compiler.
   std::string broken = header.out;
   const auto stored = broken.rfind(".stored = ") + 10;
@@ -261,6 +359,7 @@ TEST_CASE("wrong input is refused in one line that names it", "[tools]") {
   CHECK_THAT(refusal({"budget", file(folder, "html.json", "<html>\n</html>")}), ContainsSubstring("HTML page"));
   CHECK_THAT(refusal({"match", "nano"}), ContainsSubstring("--loop"));
   CHECK_THAT(refusal({"match", "nano", "--loop", "middle"}), ContainsSubstring("no colon"));
+  CHECK_THAT(refusal({"match", "nano", "--loop", "middle:2,"}), ContainsSubstring("no word of a plan"));
   CHECK_THAT(refusal({"match", "nano", "--loop", "3+2:2"}), ContainsSubstring("[smelt-S024]"));
   CHECK_THAT(refusal({"match", "nano", "--loop", "middle:2", "--vary", "depth"}), ContainsSubstring("\"depth\""));
   CHECK_THAT(refusal({"match", "nano", "--loop", "middle:2", "--header", "2x"}), ContainsSubstring("\"2x\""));

@@ -153,3 +153,68 @@ TEST_CASE("compare refuses names that would share a folder, and a single archite
   CHECK(alone.exit == 2);
   CHECK_THAT(alone.err, ContainsSubstring("at least 2"));
 }
+
+TEST_CASE("compare tells what visits learned, wrote back and chose", "[tools][compare][visits]") {
+  const smelt_test::temporary_folder folder;
+  const auto write = [&](const char* name, const std::string& visits) {
+    const auto path = folder.path() / (std::string(name) + ".json");
+    std::ofstream(path) << R"({"vocab": 257, "context": 128, "width": 32, "layers": 4,
+      "attention": {"heads": 4, "kv_heads": 2, "head_dim": 8},
+      "experts": {"stored": 8, "active": 2, "hidden": 16})"
+                        << (visits.empty() ? "" : R"(, "loop": {"count": "half", "visits": )" + visits + "}") << "}";
+    return path.string();
+  };
+  const std::string plain = write("plain", "");
+  const std::string latent = write("latent", R"([{"compression": 3, "learned": true, "residual": [1, 4]},
+                                                 {"learned": true, "active": 1}, {}])");
+  const outcome o = run_tool(compare(folder.path(), {plain, latent, "--allow-unmatched"}));
+  INFO(o.err);
+  REQUIRE(o.exit == 0);
+  const auto out = folder.path() / "out";
+  const std::string html = text_of(out / "report.html");
+  for (const std::string& text : {o.out, html}) {
+    CHECK_THAT(text, ContainsSubstring("Learned coefficients") && ContainsSubstring("Writeback, mean over channels") &&
+                         ContainsSubstring("receiver 1 (near)") && ContainsSubstring("receiver 3 (far)") &&
+                         ContainsSubstring("Experts that consecutive visits share") &&
+                         ContainsSubstring("latent, visit 2") && ContainsSubstring("the latent whose chunk holds it"));
+    CHECK_THAT(text, !ContainsSubstring("latent, visit 3"));  // it learns nothing
+  }
+  CHECK_THAT(html, ContainsSubstring("Learned coefficients against tokens") && ContainsSubstring(">Visits<"));
+
+  const json j = json::parse(text_of(out / "compare.json"));
+  const json& none = j["models"][0];
+  for (const char* list : {"learned_coefficients", "writeback_means", "expert_overlap"}) CHECK(none[list].empty());
+  const json& model = j["models"][1];
+  REQUIRE(model["learned_coefficients"].size() == 2);
+  CHECK(model["learned_coefficients"][0]["first_step"] == 0.25);
+  CHECK(model["learned_coefficients"][1]["first_step"] == 1);
+  for (const json& coefficient : model["learned_coefficients"]) {
+    CHECK(coefficient["by_tokens"].size() == 12);
+    CHECK(coefficient["last_step"] != coefficient["first_step"]);
+    CHECK(coefficient["by_tokens"].back()[0] == 6'144);
+    CHECK(coefficient["by_tokens"].back()[1] == coefficient["last_step"]);
+  }
+  REQUIRE(model["writeback_means"].size() == 1);
+  CHECK(model["writeback_means"][0]["visit"] == 0);
+  REQUIRE(model["writeback_means"][0]["means"].size() == 3);
+  for (const json& mean : model["writeback_means"][0]["means"]) {
+    CHECK(mean.get<double>() == Approx(1).margin(0.2));
+    CHECK(mean != 1);
+  }
+  // Two layers, two pairs of visits.
+  REQUIRE(model["expert_overlap"].size() == 4);
+  for (const json& overlap : model["expert_overlap"]) {
+    CHECK(overlap["chance"] == 0.25);
+    CHECK(overlap["share"].get<double>() > 0);
+    CHECK(overlap["share"].get<double>() <= 1);
+    CHECK(overlap["tokens"].get<std::int64_t>() > 1'000);
+  }
+  CHECK(model["expert_overlap"][1]["visits"] == json{1, 2});
+  // Two tokens in 128 have no latent.
+  CHECK(model["expert_overlap"][0]["tokens"] < model["expert_overlap"][1]["tokens"]);
+
+  // A finished comparison finds the same again.
+  const outcome again = run_tool(compare(folder.path(), {plain, latent, "--allow-unmatched", "--resume", "--json"}));
+  REQUIRE(again.exit == 0);
+  CHECK(json::parse(again.out)["models"] == j["models"]);
+}

@@ -93,8 +93,8 @@ TEST_CASE("a trained run has a log, checkpoints and losses that eval finds again
   CHECK(std::ranges::count(log, "final", [](const json& l) { return l["kind"]; }) == 1);
   CHECK(std::ranges::count(log, "validation", [](const json& l) { return l["kind"]; }) >= 12);
   const auto step = std::ranges::find(log, "step", [](const json& l) { return l["kind"]; });
-  for (const char* field : {"tokens", "flops", "loss", "balance", "z", "visit_balance", "learning_rate",
-                            "gradient_norm", "skipped", "tokens_per_second"})
+  for (const char* field : {"tokens", "flops", "loss", "balance", "z", "visit_balance", "visit_coefficient",
+                            "learning_rate", "gradient_norm", "skipped", "tokens_per_second"})
     CHECK(step->contains(field));
   CHECK((*step)["visit_balance"].size() == 2);
 

@@ -49,7 +49,7 @@ TEST_CASE("gradients neither move the balancing bias nor are measured there", "[
 
 TEST_CASE("the norm is of every weight, on both sides of each balancing bias", "[train]") {
   reference<float> backend;
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
     weight_buffer<float> g = smelt_test::random_weights<float>(s);
     double squares = 0;
@@ -65,7 +65,7 @@ TEST_CASE("the norm is of every weight, on both sides of each balancing bias", "
 }
 
 TEST_CASE("an update moves every weight by its own decay, in few ranges", "[train]") {
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
     const weight_layout layout(s);
     const std::vector<parameter_range> ranges = moved_ranges(layout);
@@ -82,7 +82,7 @@ TEST_CASE("an update moves every weight by its own decay, in few ranges", "[trai
       std::fill_n(found.begin() + r.first, r.size, r.decayed ? 1 : 0);
     }
     layout.for_each([&](weight w, int layer, const weight_place& p) {
-      INFO(describe(w, layer));
+      INFO(describe(s, w, layer));
       const int expected = w == weight::balance_bias ? -1 : is_decayed(w) ? 1 : 0;
       CHECK(std::all_of(found.begin() + p.offset, found.begin() + p.offset + p.size(),
                         [&](int f) { return f == expected; }));
@@ -91,26 +91,34 @@ TEST_CASE("an update moves every weight by its own decay, in few ranges", "[trai
 }
 
 TEST_CASE("every weight is described by its own name", "[train]") {
-  CHECK(describe(weight::embedding, -1) == "embedding");
-  CHECK(describe(weight::attention_norm, 0) == "layer 0 attention_norm");
-  CHECK(describe(weight::query, 1) == "layer 1 query");
-  CHECK(describe(weight::key, 0) == "layer 0 key");
-  CHECK(describe(weight::value, 0) == "layer 0 value");
-  CHECK(describe(weight::query_norm, 0) == "layer 0 query_norm");
-  CHECK(describe(weight::key_norm, 0) == "layer 0 key_norm");
-  CHECK(describe(weight::output, 0) == "layer 0 output");
-  CHECK(describe(weight::ffn_norm, 0) == "layer 0 ffn_norm");
-  CHECK(describe(weight::router, 0) == "layer 0 router");
-  CHECK(describe(weight::balance_bias, 0) == "layer 0 balance_bias");
-  CHECK(describe(weight::expert_gate, 0) == "layer 0 expert_gate");
-  CHECK(describe(weight::expert_up, 0) == "layer 0 expert_up");
-  CHECK(describe(weight::expert_down, 0) == "layer 0 expert_down");
-  CHECK(describe(weight::shared_gate, 0) == "layer 0 shared_gate");
-  CHECK(describe(weight::shared_up, 0) == "layer 0 shared_up");
-  CHECK(describe(weight::shared_down, 0) == "layer 0 shared_down");
-  CHECK(describe(weight::dense_gate, 0) == "layer 0 dense_gate");
-  CHECK(describe(weight::dense_up, 0) == "layer 0 dense_up");
-  CHECK(describe(weight::dense_down, 0) == "layer 0 dense_down");
-  CHECK(describe(weight::final_norm, -1) == "final_norm");
-  CHECK(describe(weight::head, -1) == "head");
+  spec s = smelt_test::tiny;
+  s.layers = 4;
+  s.loop = {.count = 2, .visits = visit_list{}.then({}).then({.own_attention = true}, 2)};
+  CHECK(describe(s, weight::embedding, -1) == "embedding");
+  CHECK(describe(s, weight::attention_norm, 0) == "layer 0 attention_norm");
+  CHECK(describe(s, weight::query, 1) == "layer 1 query");
+  CHECK(describe(s, weight::key, 0) == "layer 0 key");
+  CHECK(describe(s, weight::value, 0) == "layer 0 value");
+  CHECK(describe(s, weight::query_norm, 0) == "layer 0 query_norm");
+  CHECK(describe(s, weight::key_norm, 0) == "layer 0 key_norm");
+  CHECK(describe(s, weight::output, 0) == "layer 0 output");
+  CHECK(describe(s, weight::ffn_norm, 0) == "layer 0 ffn_norm");
+  CHECK(describe(s, weight::router, 0) == "layer 0 router");
+  CHECK(describe(s, weight::balance_bias, 0) == "layer 0 balance_bias");
+  CHECK(describe(s, weight::expert_gate, 0) == "layer 0 expert_gate");
+  CHECK(describe(s, weight::expert_up, 0) == "layer 0 expert_up");
+  CHECK(describe(s, weight::expert_down, 0) == "layer 0 expert_down");
+  CHECK(describe(s, weight::shared_gate, 0) == "layer 0 shared_gate");
+  CHECK(describe(s, weight::shared_up, 0) == "layer 0 shared_up");
+  CHECK(describe(s, weight::shared_down, 0) == "layer 0 shared_down");
+  CHECK(describe(s, weight::dense_gate, 0) == "layer 0 dense_gate");
+  CHECK(describe(s, weight::dense_up, 0) == "layer 0 dense_up");
+  CHECK(describe(s, weight::dense_down, 0) == "layer 0 dense_down");
+  CHECK(describe(s, weight::final_norm, -1) == "final_norm");
+  CHECK(describe(s, weight::head, -1) == "head");
+  CHECK(describe(s, weight::coefficient, 1) == "visit 1 coefficient");
+  CHECK(describe(s, weight::writeback, 0) == "visit 0 writeback");
+  CHECK(describe(s, weight::stream_up, 2) == "visit 2 stream_up");
+  CHECK(describe(s, weight::query, 5) == "visit 1 layer 2 query");
+  CHECK(describe(s, weight::output, 6) == "visit 2 layer 1 output");
 }

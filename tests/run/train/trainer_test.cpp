@@ -14,8 +14,8 @@
 #include <smelt/kernels/cpu/threads_executor.hpp>
 #include <smelt/kernels/reference/backend.hpp>
 
-#include "catch.hpp"
 #include "../tools/smelt/allocations.hpp"
+#include "catch.hpp"
 #include "support/small_specs.hpp"
 #include "support/synthetic_text.hpp"
 #include "support/temporary_folder.hpp"
@@ -40,6 +40,19 @@ spec small_model() {
   s.attention = {.heads = 4, .kv_heads = 2, .head_dim = 8};
   s.experts = {.stored = 8, .active = 2, .hidden = 16, .renormalise = true};
   s.loop = middle_twice;
+  return s;
+}
+
+/// The same with visits that learn: compressed with attention of its own, part of the widths, all of it.
+spec with_plans(spec s) {
+  s.loop.visits = visit_list{}
+                      .then({.residual = {1, 2},
+                             .learned = true,
+                             .compression = 2,
+                             .encoder = encoder_kind::conv,
+                             .own_attention = true})
+                      .then({.residual = {1, 4}, .active = 1, .expert_hidden = {1, 2}, .stream = {1, 2}})
+                      .then({.learned = true});
   return s;
 }
 
@@ -90,9 +103,29 @@ TEST_CASE("a looped model learns text it can learn", "[train]") {
   CHECK_THAT(to_json(last).dump(), ContainsSubstring("visit_z"));
 }
 
+TEST_CASE("coefficients are learned from where they start, and every step says what they are", "[train]") {
+  const dataset data = text();
+  const spec s = with_plans(small_model());
+  serial backend{serial_executor(1)};
+  trainer<dynamic_arch, serial> run(dynamic_arch(s), backend, data, quick(8));
+  const step_record first = run.advance();
+  REQUIRE(first.visit_coefficient.size() == 3);
+  CHECK(first.visit_coefficient[0] == 0.5);
+  CHECK(first.visit_coefficient[1] == 0.25);
+  CHECK(first.visit_coefficient[2] == 1);
+  step_record last;
+  while (!run.done()) last = run.advance();
+  CHECK(last.visit_coefficient[0] != 0.5);
+  CHECK(last.visit_coefficient[1] == 0.25);
+  CHECK(last.visit_coefficient[2] != 1);
+  CHECK(std::fabs(last.visit_coefficient[2] - 1) < 0.1);
+  CHECK(to_json(last)["visit_coefficient"].size() == 3);
+}
+
 TEST_CASE("a resumed run has the bits of an uninterrupted one, whatever the threads", "[train]") {
   const dataset data = text();
-  spec s = small_model();
+  const bool plans = GENERATE(false, true);
+  spec s = plans ? with_plans(small_model()) : small_model();
   s.experts.balance_bias = true;
   const smelt_test::temporary_folder folder;
 
@@ -119,7 +152,8 @@ TEST_CASE("a resumed run has the bits of an uninterrupted one, whatever the thre
 
 TEST_CASE("a run that computes layers again is the run that keeps them, and either goes on with the other", "[train]") {
   const dataset data = text();
-  spec s = small_model();
+  const bool plans = GENERATE(false, true);
+  spec s = plans ? with_plans(small_model()) : small_model();
   s.experts.balance_bias = true;
   const smelt_test::temporary_folder folder;
   serial backend{serial_executor(1)};
@@ -143,9 +177,11 @@ TEST_CASE("after its first step a run asks the system for nothing", "[train]") {
   s.experts.balance_bias = true;
   std::vector<compute_type> types{compute_type::fp32};
   if (is_usable(instruction_set::avx512_bf16)) types.push_back(compute_type::bf16);
+  const bool plans = GENERATE(false, true);
+  if (plans) s = with_plans(s);
   for (const compute_type compute : types) {
     for (const bool recompute : {false, true}) {
-      INFO(name_of(compute) << (recompute ? " computing layers again" : ""));
+      INFO(name_of(compute) << (plans ? " with visit plans" : "") << (recompute ? " computing layers again" : ""));
       threaded backend{threads_executor(2), compute};
       train_options o = quick(30);
       o.sequences = 16;
@@ -348,7 +384,7 @@ TEST_CASE("a step is AdamW on the mean loss of its targets and the mean losses o
       }
 
       w.layout().for_each([&](weight kind, int layer, const weight_place& p) {
-        INFO(describe(kind, layer));
+        INFO(describe(s, kind, layer));
         for (std::int64_t at = 0; at < p.size(); ++at) {
           const auto i = static_cast<std::size_t>(p.offset + at);
           const double old = w.all()[i];

@@ -53,7 +53,7 @@ std::string refusal(const std::filesystem::path& path, const spec& s) {
 TEST_CASE("weights survive a file for every kind of model", "[weight_file]") {
   const smelt_test::temporary_folder folder;
   const auto path = folder.path() / "model.safetensors";
-  for (const auto& [name, s] : smelt_test::executable_variants()) {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
     const weight_buffer<float> saved = filled(s);
     safetensors::save(path, file_tensors(saved, s));

@@ -87,7 +87,7 @@ static_assert(paper_flops(published::smelt_600m_baseline::value) == formula(publ
 
 // Half the resolution in the first visit: half of its projections, a quarter of its scores.
 constexpr spec base = published::smelt_200m::value;
-constexpr spec latent = changed(base, [](spec& s) { s.loop.visits.v0.compression = 2; });
+constexpr spec latent = changed(base, [](spec& s) { s.loop.visits = s.loop.visits.with(0, {.compression = 2}); });
 constexpr flop_count full_paper = flops(base, conventions::paper);
 constexpr flop_count latent_paper = flops(latent, conventions::paper);
 static_assert(full_paper.experts / 18 * 15 == latent_paper.experts);
@@ -97,6 +97,8 @@ static_assert(full_paper.attention_scores / 72 * (4 * 12 + 6) == latent_paper.at
 // Exactly: 1024 latents attend to (1024 * 1025) / 2 pairs.
 static_assert(flops(base).attention_scores / 18 * 12 + 6 * (4LL * 24 * 44) * (1'024 * 1'025 / 2) ==
               flops(latent).attention_scores);
+
+constexpr flop_count f_base = flops(base);
 
 // One multiply-add is two FLOPs.
 static_assert(2 * flops(base, {.unit = operation::mac}).forward == flops(base).forward);
@@ -116,5 +118,19 @@ constexpr bool same(const char* a, const char* b) {
 }
 static_assert(same(name_of(conventions::smelt), "smelt") && same(name_of(conventions::megatron_96), "megatron-96"));
 static_assert(same(name_of(convention{.head = false}), "custom"));
+
+// A visit by half of the experts, half of their hidden units, half of the stream: 12 layers in full, 6 at the share.
+constexpr spec with_first(const visit_plan& plan) {
+  return changed(base, [&](spec& s) { s.loop.visits = s.loop.visits.with(0, plan); });
+}
+constexpr flop_count fewer = flops(with_first({.active = 4}));
+static_assert(fewer.experts == f_base.experts / 18 * 15 && fewer.router == f_base.router);
+constexpr flop_count thinner = flops(with_first({.expert_hidden = {1, 2}}));
+static_assert(thinner.experts == fewer.experts && thinner.attention_projections == f_base.attention_projections);
+constexpr flop_count narrower = flops(with_first({.stream = {1, 2}}));
+static_assert(narrower.experts == fewer.experts &&
+              narrower.attention_projections == f_base.attention_projections / 18 * 15);
+static_assert(narrower.attention_scores == f_base.attention_scores);
+static_assert(narrower.visit_projections == 2'048LL * 2 * (2 * 1'056 * 528) && f_base.visit_projections == 0);
 
 }  // namespace

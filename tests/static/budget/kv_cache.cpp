@@ -46,7 +46,7 @@ static_assert(kv_cache(models::gpt_oss_20b, 2, 1'000).bytes_at_context == 2LL * 
 static_assert(kv_cache(models::gpt_oss_20b, 2, 100).bytes_at_context == 100LL * 49'152);
 
 // A visit at half resolution keeps one entry every two tokens.
-constexpr spec latent = changed(looped, [](spec& s) { s.loop.visits.v0.compression = 2; });
+constexpr spec latent = changed(looped, [](spec& s) { s.loop.visits = s.loop.visits.with(0, {.compression = 2}); });
 static_assert(per_token(latent) == 15LL * 1'024);
 constexpr std::int64_t held(std::int64_t tokens) {
   return kv_cache(latent, 2, tokens).bytes_at_context;

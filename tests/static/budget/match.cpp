@@ -1,6 +1,7 @@
 // Does the compiler find the partners that the papers found, by the papers' moves?
 #include <smelt/budget/check.hpp>
 #include <smelt/budget/match.hpp>
+#include <smelt/budget/parameters.hpp>
 #include <smelt/budget/presets.hpp>
 #include <smelt/spec/published.hpp>
 
@@ -80,6 +81,29 @@ static_assert(match_of<smelt_200m_baseline, latent_twice, one_percent>.found());
 static_assert(match_of<smelt_200m_baseline, latent_twice, one_percent>.partner.width >
               match_of<smelt_200m_baseline, middle_twice, one_percent>.partner.width);
 
+// LatentLoop itself, its other cuts of the first visit, and deeper loops with learned coefficients: all within 1 %.
+template <visit_list Visits>
+inline constexpr match_result to_one_percent =
+    match_of<smelt_600m_baseline, loop_spec{.count = loop_spec::half, .visits = Visits}, one_percent, by_8>;
+constexpr visit_list then_full(const visit_plan& first) {
+  return visit_list{}.then(first).then({});
+}
+constexpr match_result latentloop = to_one_percent<then_full({.compression = 2, .own_attention = true})>;
+constexpr match_result latentloop_tied = to_one_percent<then_full({.compression = 2})>;
+static_assert(latentloop.found() && latentloop_tied.found());
+// What attention of the first visit's own stores comes off the experts.
+constexpr std::int64_t stored(const match_result& r) {
+  return parameters(r.partner).experts;
+}
+static_assert(parameters(latentloop.partner).own_attention > 0 && stored(latentloop) < stored(latentloop_tied));
+static_assert(to_one_percent<then_full({.stream = {1, 2}})>.found());
+static_assert(to_one_percent<then_full({.stream = {1, 2}})>.partner.width % 2 == 0);
+static_assert(to_one_percent<then_full({.expert_hidden = {1, 3}})>.found());
+static_assert(to_one_percent<then_full({.expert_hidden = {1, 3}})>.partner.experts.hidden % 3 == 0);
+static_assert(to_one_percent<then_full({.active = 4})>.found());
+static_assert(to_one_percent<visits(3, {.learned = true})>.found());
+static_assert(to_one_percent<visits(4, {.learned = true})>.found());
+
 // ---- other loops, other bases ---------------------------------------------------------------------------------------
 inline constexpr loop_spec middle_thrice{.count = loop_spec::half, .visits = visits(3)};
 static_assert(match_of<smelt_200m_baseline, middle_thrice>.found());
@@ -99,5 +123,24 @@ static_assert(match_of<deepseek_v2>.partner.attention.latent.kv_rank < 512);
 // 126 layers stay inside the compiler's default limits.
 struct llama : arch<public_models::llama31_405b> {};
 static_assert(match_of<llama>.constraint == match_constraint::no_experts && !match_of<llama>.found());
+
+// So do sixteen visits by eight plans that take shares of everything, of a base with windows, sinks and biases.
+constexpr visit_list eight_plans = [] {
+  visit_list list;
+  for (int i = 1; i <= 8; ++i)
+    list = list.then({.residual = {1, 16},
+                      .learned = true,
+                      .compression = i % 4 + 1,
+                      .encoder = encoder_kind::conv,
+                      .own_attention = i % 2 == 1,
+                      .active = i % 3 + 1,
+                      .expert_hidden = {i % 2 + 1, 2},
+                      .stream = {i % 4 + 1, 4}},
+                     2);
+  return list;
+}();
+inline constexpr match_result deep = match_of<gpt_oss, loop_spec{.count = loop_spec::half, .visits = eight_plans}>;
+static_assert(deep.outcome != match_outcome::loop_invalid && deep.outcome != match_outcome::too_large);
+static_assert(is_valid(deep.partner) && deep.partner.loop.visits.count == 16);
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Do parameter counts equal the totals that are printed publicly? Every row to the integer.
 #include <smelt/budget/parameters.hpp>
 #include <smelt/spec/published.hpp>
+#include <smelt/spec/rules.hpp>
+#include <smelt/spec/schedule.hpp>
 
 #include "support/public_models.hpp"
 
@@ -118,11 +120,44 @@ static_assert(2 * unrolled_parameters(smelt_row, 2) == 3 * smelt_row.matrices_ac
 static_assert(parameters(published::smelt_200m_baseline::value).matrices_loop == 0);
 
 // Attention of a visit's own stores span x attention more; when every visit has its own, nobody keeps a shared one.
-constexpr spec untied_visit =
-    changed(published::smelt_200m::value, [](spec& s) { s.loop.visits.v1.own_attention = true; });
-constexpr spec untied_visits = changed(untied_visit, [](spec& s) { s.loop.visits.v0.own_attention = true; });
+constexpr spec untied_visit = changed(published::smelt_200m::value,
+                                      [](spec& s) { s.loop.visits = s.loop.visits.with(1, {.own_attention = true}); });
+constexpr spec untied_visits =
+    changed(untied_visit, [](spec& s) { s.loop.visits = s.loop.visits.with(0, {.own_attention = true}); });
 static_assert(parameters(untied_visit).own_attention == 6 * parameters_of_layer(untied_visit).attention_matrices);
 static_assert(parameters(untied_visit).matrices - smelt_row.matrices == parameters(untied_visit).own_attention);
 static_assert(parameters(untied_visits).total == parameters(untied_visit).total);
+
+// What a visit keeps for itself lies outside the layers: once a visit, whatever the number of layers in the span.
+constexpr spec latent = changed(published::smelt_200m::value, [](spec& s) {
+  s.loop.visits = visit_list{}.then({.learned = true, .compression = 2}).then({.stream = {1, 2}}, 2);
+});
+static_assert(parameters_of_visit(latent, latent.loop.visits[0]).writeback == 2 * 1'056);
+static_assert(parameters_of_visit(latent, latent.loop.visits[0]).coefficient == 1);
+static_assert(parameters_of_visit(latent, latent.loop.visits[1]).projections == 2 * 1'056 * 528);
+static_assert(parameters(latent).total - smelt_row.total == 2 * 1'056 + 1 + 2 * (2 * 1'056 * 528));
+static_assert(parameters(latent).coefficients == 1 && parameters(latent).writebacks == 2 * 1'056);
+
+// The looped mixture-of-experts ladder is called by its parameters with the table, at one expert's worth a layer;
+// attention is H (2 H + 512) a layer, the feed-forward 12 H^2 times the sparsity.
+constexpr bool ladder_of_the_laws() {
+  constexpr std::int64_t tenths[] = {3, 6, 10, 16, 24};
+  for (int i = 0; i < 5; ++i) {
+    const published::looped_moe_rung& rung = published::looped_moe_ladder[i];
+    const std::int64_t h = rung.width;
+    const parameter_count p = parameters(published::looped_moe(rung, 1, 1));
+    if ((p.total + 50'000'000) / 100'000'000 != tenths[i]) return false;
+    const spec sparse = published::looped_moe(rung, 16, 4);
+    const parameter_count q = parameters(sparse);
+    if (!is_valid(sparse) || q.matrices != rung.layers * (h * (2 * h + 512) + 16 * 12 * h * h + h * 128)) return false;
+    // Sixteen visits unroll to N_act + 15 N_loop, of all layers but four.
+    const spec deep = published::looped_moe(rung, 16, 16);
+    if (unrolled_parameters(q, 16) * rung.layers != q.matrices_active * (rung.layers + 15LL * (rung.layers - 4)))
+      return false;
+    if (schedule(deep).size() != 4 + 16 * (rung.layers - 4)) return false;
+  }
+  return true;
+}
+static_assert(ladder_of_the_laws());
 
 }  // namespace

@@ -18,7 +18,8 @@ constexpr spec changed(spec s, Change change) {
 
 struct dense : arch<public_models::llama3_8b> {};
 struct latent_kv : arch<public_models::deepseek_v2_lite> {};
-struct latent_loop : arch<changed(smelt_200m::value, [](spec& s) { s.loop.visits.v0.compression = 2; })> {};
+struct latent_loop
+    : arch<changed(smelt_200m::value, [](spec& s) { s.loop.visits = s.loop.visits.with(0, {.compression = 2}); })> {};
 struct not_one {
   static constexpr spec value = smelt_200m::value;
 };

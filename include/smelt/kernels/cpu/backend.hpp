@@ -244,6 +244,33 @@ class cpu {
     SMELT_RUN_PRODUCT(cross_entropy_with_gradient, context_, shape, x, table, targets, scale, losses, dx, dtable);
   }
 
+  template <ShapeOf<pool_shape> Shape>
+  void pool(Shape shape, const_matrix x, const_matrix w, indices first, std::int64_t length, matrix z) {
+    SMELT_RUN(pool, context_, shape, x, w, first, length, z);
+  }
+
+  template <ShapeOf<pool_shape> Shape>
+  void pool_backward(Shape shape, const_matrix x, const_matrix w, indices first, std::int64_t length, const_matrix dz,
+                     matrix dx, matrix dw) {
+    SMELT_RUN(pool_backward, context_, shape, x, w, first, length, dz, dx, dw);
+  }
+
+  template <ShapeOf<write_back_shape> Shape>
+  void write_back(Shape shape, const_matrix h, const_matrix d, const_matrix w, indices first, std::int64_t begin,
+                  std::int64_t length, matrix out) {
+    SMELT_RUN(write_back, context_, shape, h, d, w, first, begin, length, out);
+  }
+
+  template <ShapeOf<write_back_shape> Shape>
+  void write_back_backward(Shape shape, const_matrix d, const_matrix w, indices first, std::int64_t length,
+                           const_matrix dout, matrix dd, matrix dw) {
+    SMELT_RUN(write_back_backward, context_, shape, d, w, first, length, dout, dd, dw);
+  }
+
+  void difference(const_matrix a, const_matrix b, matrix out) { SMELT_RUN(difference, context_, a, b, out); }
+
+  [[nodiscard]] double dot(const_vector a, const_vector b) { SMELT_RUN(dot, context_, a, b); }
+
   [[nodiscard]] double norm(const_vector x) { SMELT_RUN(norm, context_, x); }
 
   void adamw(const adamw_step& numbers, std::span<const parameter_range> ranges, vector gradient, vector weight,

@@ -132,9 +132,9 @@ class context {
   /// Packed copies of a weight: what is kept of it, or else memory that pack(elements) fills; taken from
   /// `memory` when nobody holds the weights still.
   template <class Element, class Pack>
-  [[nodiscard]] const Element* packed_weight(arena& memory, const void* weight, weight_form form, std::int64_t size,
-                                             Pack pack) {
-    if (panels_.held()) return panels_.get<Element>(weight, form, size, pack);
+  [[nodiscard]] const Element* packed_weight(arena& memory, const void* weight, weight_form form,
+                                             const panel_extents& extents, std::int64_t size, Pack pack) {
+    if (panels_.held()) return panels_.get<Element>(weight, form, extents, size, pack);
     const std::span<Element> copy = memory.take<Element>(size);
     pack(copy.data());
     return copy.data();

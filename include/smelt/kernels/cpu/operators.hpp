@@ -30,7 +30,9 @@
 #include <smelt/kernels/reference/attention_input.hpp>
 #include <smelt/kernels/reference/cross_entropy.hpp>
 #include <smelt/kernels/reference/experts.hpp>
+#include <smelt/kernels/reference/pool.hpp>
 #include <smelt/kernels/reference/route.hpp>
+#include <smelt/kernels/reference/write_back.hpp>
 #include <smelt/kernels/shapes.hpp>
 #include <span>
 #include <string>

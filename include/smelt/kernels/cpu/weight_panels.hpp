@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <smelt/kernels/cpu/arena.hpp>
@@ -32,7 +33,23 @@ class weights_hold {
 /// others that always stand under it.
 enum class weight_form : std::uint8_t { as_stored, transposed, stacked, stacked_transposed };
 
-/// Packed copies of weights, by their address and form. Nothing is kept outside a hold.
+/// The rows (the depth of a product) and columns of a packed right operand.
+struct panel_extents {
+  std::int64_t depth = 0;
+  std::int64_t cols = 0;
+  friend constexpr auto operator<=>(const panel_extents&, const panel_extents&) = default;
+};
+
+/// Packed copies of the parts of a weight, those of its experts say: where they stand one after the other, and for each
+/// whether it is there.
+template <class Element>
+struct weight_parts {
+  Element* data = nullptr;
+  bool* packed = nullptr;
+};
+
+/// Packed copies of weights, by their address, form and extents: one weight may be used as a whole and in part. Nothing
+/// is kept outside a hold.
 class weight_panels {
  public:
   [[nodiscard]] weights_hold hold() {
@@ -43,33 +60,41 @@ class weight_panels {
 
   [[nodiscard]] bool held() const noexcept { return holds_ > 0; }
 
-  /// The kept copy of the weight, or null.
-  template <class Element>
-  [[nodiscard]] const Element* find(const void* weight, weight_form form) const noexcept {
-    const key name{weight, form, sizeof(Element)};
-    const auto place = std::ranges::lower_bound(copies_, name, {}, &copy::name);
-    return place != copies_.end() && place->name == name ? static_cast<const Element*>(place->data) : nullptr;
-  }
-
-  /// The kept copy of the weight, or memory for `size` elements that pack(elements) has filled. `size` and what is
-  /// packed depend on the weight, the form and the type of the element alone.
+  /// The kept copy of the weight, or memory for `size` elements that pack(elements) has filled. What is packed depends
+  /// on the weight, the form, the extents and the type of the element alone.
   template <class Element, class Pack>
-  [[nodiscard]] const Element* get(const void* weight, weight_form form, std::int64_t size, Pack pack) {
-    const key name{weight, form, sizeof(Element)};
+  [[nodiscard]] const Element* get(const void* weight, weight_form form, const panel_extents& extents,
+                                   std::int64_t size, Pack pack) {
+    const key name{weight, form, sizeof(Element), extents};
     const auto place = std::ranges::lower_bound(copies_, name, {}, &copy::name);
     if (place != copies_.end() && place->name == name) return static_cast<const Element*>(place->data);
     const std::span<Element> made = memory_.take<Element>(size);
     pack(made.data());
-    copies_.insert(place, {name, made.data()});
+    copies_.insert(place, {name, made.data(), nullptr});
     return made.data();
+  }
+
+  /// The kept copies of a weight's `count` parts of the same extents and `size` elements each, none of which is there
+  /// at first: who packs one says so. What is packed depends on what it does for get().
+  template <class Element>
+  [[nodiscard]] weight_parts<Element> parts(const void* weight, weight_form form, const panel_extents& extents,
+                                            std::int64_t count, std::int64_t size) {
+    const key name{weight, form, sizeof(Element), extents};
+    const auto place = std::ranges::lower_bound(copies_, name, {}, &copy::name);
+    if (place != copies_.end() && place->name == name) return {static_cast<Element*>(place->data), place->packed};
+    const weight_parts<Element> made{memory_.take<Element>(count * size).data(), memory_.take<bool>(count).data()};
+    std::fill_n(made.packed, count, false);
+    copies_.insert(place, {name, made.data, made.packed});
+    return made;
   }
 
  private:
   friend class weights_hold;
-  using key = std::tuple<const void*, weight_form, std::size_t>;
+  using key = std::tuple<const void*, weight_form, std::size_t, panel_extents>;
   struct copy {
     key name;
-    const void* data;
+    void* data;
+    bool* packed;  // of parts
   };
 
   void release() noexcept {

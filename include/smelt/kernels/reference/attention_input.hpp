@@ -24,9 +24,10 @@ namespace detail {
 template <class T>
 void check_attention_weights(const char* op, const attention_input_shape& s, const attention_input_weights<T>& w) {
   check_size(op, "weights.norm", w.norm, s.width);
-  check_shape(op, "weights.query", w.query, query_width(s), s.width);
-  check_shape(op, "weights.key", w.key, kv_width(s), s.width);
-  check_shape(op, "weights.value", w.value, kv_width(s), s.width);
+  check_at_least(op, "stored_width", weight_width(s), s.width);
+  check_shape(op, "weights.query", w.query, query_width(s), weight_width(s));
+  check_shape(op, "weights.key", w.key, kv_width(s), weight_width(s));
+  check_shape(op, "weights.value", w.value, kv_width(s), weight_width(s));
   if (s.norm == qk_norm::none) return;
   check_size(op, "weights.query_norm", w.query_norm, query_norm_width(s));
   check_size(op, "weights.key_norm", w.key_norm, key_norm_width(s));
@@ -69,6 +70,11 @@ void check_attention_input(const char* op, const attention_input_shape& s, matri
   check_size(op, "saved.key_inv_rms", saved.key_inv_rms, x.rows * kv_width(s) / key_norm_width(s));
 }
 
+// The projection to `heads` heads.
+[[nodiscard]] constexpr linear_shape heads_shape(const attention_input_shape& s, int heads) noexcept {
+  return {.in = s.width, .out = heads * s.head_dim, .stored_in = weight_width(s)};
+}
+
 // A matrix of heads seen as rows as wide as their norm.
 template <class T>
 [[nodiscard]] matrix_view<T> rows_of_width(matrix_view<T> m, std::int64_t width) noexcept {
@@ -91,7 +97,7 @@ void attention_input(Shape shape, matrix_view<const Scalar> x, const attention_i
   const matrix_view<Scalar> n(normed.data(), x.rows, x.cols);
   rms_norm<Scalar>(norm_shape{s.width, s.eps}, x, w.norm, n, saved.inv_rms);
   const auto project = [&](int heads, matrix_view<const Scalar> weight, matrix_view<Scalar> to) {
-    linear<Scalar>(linear_shape{s.width, heads * s.head_dim}, n, weight, to);
+    linear<Scalar>(detail::heads_shape(s, heads), n, weight, to);
   };
   const auto norm = [&](int width, matrix_view<const Scalar> raw, std::span<const Scalar> gain, matrix_view<Scalar> to,
                         std::span<Scalar> inv_rms) {
@@ -142,7 +148,7 @@ void attention_input_backward(Shape shape, matrix_view<const Scalar> x, const at
                                 detail::rows_of_width(draw, norm_width), dgain);
       d = draw;
     }
-    const linear_shape projection{s.width, heads * s.head_dim};
+    const linear_shape projection = detail::heads_shape(s, heads);
     linear_backward_weight<Scalar>(projection, 1.0, n, d, dweight);
     linear_backward_input<Scalar>(projection, 1.0, d, weight, dn, true);
   };

@@ -11,13 +11,17 @@
 #include <smelt/kernels/reference/attention_cached.hpp>
 #include <smelt/kernels/reference/attention_input.hpp>
 #include <smelt/kernels/reference/cross_entropy.hpp>
+#include <smelt/kernels/reference/difference.hpp>
+#include <smelt/kernels/reference/dot.hpp>
 #include <smelt/kernels/reference/embed.hpp>
 #include <smelt/kernels/reference/experts.hpp>
 #include <smelt/kernels/reference/group_by_expert.hpp>
 #include <smelt/kernels/reference/linear.hpp>
 #include <smelt/kernels/reference/norm.hpp>
+#include <smelt/kernels/reference/pool.hpp>
 #include <smelt/kernels/reference/rms_norm.hpp>
 #include <smelt/kernels/reference/route.hpp>
+#include <smelt/kernels/reference/write_back.hpp>
 #include <smelt/kernels/shapes.hpp>
 #include <span>
 
@@ -171,6 +175,33 @@ struct reference {
                                                      double scale, vector losses, matrix dx, matrix dtable) const {
     return reference_ops::cross_entropy_with_gradient<Scalar>(shape, x, table, targets, scale, losses, dx, dtable);
   }
+
+  template <ShapeOf<pool_shape> Shape>
+  void pool(Shape shape, const_matrix x, const_matrix w, indices first, std::int64_t length, matrix z) const {
+    reference_ops::pool<Scalar>(shape, x, w, first, length, z);
+  }
+
+  template <ShapeOf<pool_shape> Shape>
+  void pool_backward(Shape shape, const_matrix x, const_matrix w, indices first, std::int64_t length, const_matrix dz,
+                     matrix dx, matrix dw) const {
+    reference_ops::pool_backward<Scalar>(shape, x, w, first, length, dz, dx, dw);
+  }
+
+  template <ShapeOf<write_back_shape> Shape>
+  void write_back(Shape shape, const_matrix h, const_matrix d, const_matrix w, indices first, std::int64_t begin,
+                  std::int64_t length, matrix out) const {
+    reference_ops::write_back<Scalar>(shape, h, d, w, first, begin, length, out);
+  }
+
+  template <ShapeOf<write_back_shape> Shape>
+  void write_back_backward(Shape shape, const_matrix d, const_matrix w, indices first, std::int64_t length,
+                           const_matrix dout, matrix dd, matrix dw) const {
+    reference_ops::write_back_backward<Scalar>(shape, d, w, first, length, dout, dd, dw);
+  }
+
+  void difference(const_matrix a, const_matrix b, matrix out) const { reference_ops::difference<Scalar>(a, b, out); }
+
+  [[nodiscard]] double dot(const_vector a, const_vector b) const { return reference_ops::dot<Scalar>(a, b); }
 
   [[nodiscard]] double norm(const_vector x) const noexcept { return reference_ops::norm<Scalar>(x); }
 

@@ -1,4 +1,5 @@
-// What does a projection compute? A matrix product with weights [out, in].
+// What does a projection compute? A matrix product with weights [out, in], the leading rows and columns of those that
+// are stored.
 #pragma once
 
 #include <concepts>
@@ -14,7 +15,7 @@ template <std::floating_point Scalar, ShapeOf<linear_shape> Shape>
 void linear(Shape shape, matrix_view<const Scalar> x, matrix_view<const Scalar> w, matrix_view<Scalar> y) {
   const linear_shape s = shape;
   check_shape("linear", "x", x, x.rows, s.in);
-  check_shape("linear", "w", w, s.out, s.in);
+  check_weights("linear", "w", w, s);
   check_shape("linear", "y", y, x.rows, s.out);
   for (std::int64_t t = 0; t < x.rows; ++t) {
     for (std::int64_t o = 0; o < s.out; ++o) {
@@ -32,7 +33,7 @@ void add_linear(Shape shape, double scale, matrix_view<const Scalar> residual, m
   const linear_shape s = shape;
   check_shape("add_linear", "residual", residual, x.rows, s.out);
   check_shape("add_linear", "x", x, x.rows, s.in);
-  check_shape("add_linear", "w", w, s.out, s.in);
+  check_weights("add_linear", "w", w, s);
   check_shape("add_linear", "y", y, x.rows, s.out);
   for (std::int64_t t = 0; t < x.rows; ++t) {
     for (std::int64_t o = 0; o < s.out; ++o) {
@@ -49,7 +50,7 @@ void linear_backward_input(Shape shape, double scale, matrix_view<const Scalar> 
                            matrix_view<Scalar> dx, bool accumulate) {
   const linear_shape s = shape;
   check_shape("linear_backward_input", "dy", dy, dy.rows, s.out);
-  check_shape("linear_backward_input", "w", w, s.out, s.in);
+  check_weights("linear_backward_input", "w", w, s);
   check_shape("linear_backward_input", "dx", dx, dy.rows, s.in);
   for (std::int64_t t = 0; t < dy.rows; ++t) {
     for (std::int64_t i = 0; i < s.in; ++i) {
@@ -68,7 +69,7 @@ void linear_backward_weight(Shape shape, double scale, matrix_view<const Scalar>
   const linear_shape s = shape;
   check_shape("linear_backward_weight", "x", x, x.rows, s.in);
   check_shape("linear_backward_weight", "dy", dy, x.rows, s.out);
-  check_shape("linear_backward_weight", "dw", dw, s.out, s.in);
+  check_weights("linear_backward_weight", "dw", dw, s);
   for (std::int64_t o = 0; o < s.out; ++o) {
     for (std::int64_t i = 0; i < s.in; ++i) {
       Scalar sum = 0;

@@ -12,6 +12,7 @@
 #include <smelt/kernels/cpu/ops/attention_backward.inl>
 #include <smelt/kernels/cpu/ops/attention_cached.inl>
 #include <smelt/kernels/cpu/ops/core_peak.inl>
+#include <smelt/kernels/cpu/ops/difference.inl>
 #include <smelt/kernels/cpu/ops/embed.inl>
 // Both passes of the experts pack the same weights, and gather and spread rows alike.
 #include <smelt/kernels/cpu/ops/experts_weights.inl>
@@ -21,8 +22,13 @@
 #include <smelt/kernels/cpu/ops/linear.inl>
 // The head packs its weights as a projection does.
 #include <smelt/kernels/cpu/ops/cross_entropy.inl>
+// A norm is a sum of products.
+#include <smelt/kernels/cpu/ops/dot.inl>
 #include <smelt/kernels/cpu/ops/norm.inl>
 #include <smelt/kernels/cpu/ops/rms_norm.inl>
+// Both add up gradients of weights as a gain's, and cut their work by latents.
+#include <smelt/kernels/cpu/ops/pool.inl>
+#include <smelt/kernels/cpu/ops/write_back.inl>
 #include <smelt/kernels/cpu/ops/rotary.inl>
 #include <smelt/kernels/cpu/ops/route.inl>
 // It norms, turns and packs as the ops above do.

@@ -149,28 +149,24 @@ void attention(context& c, Shape shape, matrix_view<const float> q, matrix_view<
   c.for_each(tasks.size(), [&](std::int64_t task) {
     const detail::kv_group g = tasks.group(task);
     const arena_loan memory = c.lend();
-    const bool finite = detail::all_finite(v, g.row, length, g.kv_col, d);
-    const std::int64_t offset = g.row * k.cols + g.kv_col;
-    const auto keys = rows_of<Element>(*memory, k.data + offset, k.cols, length, d);
-    const auto values = columns_of<Element>(*memory, v.data + offset, v.cols, d, length);
+    const auto keys = rows_of<Element>(*memory, k.data + g.row * k.cols + g.kv_col, k.cols, length, d);
+    const detail::finite_values finite = detail::make_finite(*memory, v, g.row, length, g.kv_col, d);
+    const auto values = columns_of<Element>(*memory, finite.data, finite.stride, d, length);
     const detail::panel_memory<Element> of_panel = detail::take_panel<Element>(*memory, d);
     for (std::int64_t number = tasks.part(task); number < g.panels(); number += tasks.parts) {
       const detail::query_panel panel(g, number, first);
-      if (!finite) {
-        // A weight of 0 times a value that is not finite would be NaN: here masked values must not be touched at all.
-        for (std::int64_t i = 0; i < panel.count; ++i) {
-          const std::int64_t token = panel.token[i];
-          reference_ops::detail::attend<float>(s, q, k, v, first[token], token, panel.head[i], out, lse);
-        }
-        continue;
-      }
       const detail::running_softmax state =
           detail::attend_panel<Element>(panel, q, keys, values, d, scale, of_panel, out);
       float log_sums[panel_width];
       for (std::int64_t i = 0; i < detail::panel_vectors; ++i) {
         store(log_sums + i * lanes, state.top[i] * detail::ln_of_2 + detail::log(state.sum[i]));
       }
-      for (std::int64_t i = 0; i < panel.count; ++i) lse[panel.token[i] * s.heads + panel.head[i]] = log_sums[i];
+      for (std::int64_t i = 0; i < panel.count; ++i) {
+        const std::int64_t token = panel.token[i];
+        lse[token * s.heads + panel.head[i]] = log_sums[i];
+        if (!panel.sees_broken(i, finite)) continue;
+        reference_ops::detail::attend<float>(s, q, k, v, first[token], token, panel.head[i], out, lse);
+      }
     }
   });
 }

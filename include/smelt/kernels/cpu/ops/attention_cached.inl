@@ -151,22 +151,19 @@ void attention_cached(context& c, Shape shape, matrix_view<const float> q, matri
   for (std::int64_t t = 0; t < q.rows; ++t) first[t] = static_cast<std::int32_t>(first_key(t));
   const std::span<float> lse = shared.take<float>(q.rows * s.heads);  // where masked values are not finite
   const detail::attention_tasks tasks(s, q.rows, q.rows);
-  const std::int64_t low = first_key(0);
   c.for_each(tasks.size(), [&](std::int64_t task) {
     detail::kv_group g = tasks.group(task);
     g.before = k.rows - q.rows;
     const arena_loan memory = c.lend();
-    const bool finite = detail::all_finite(v, low, v.rows - low, g.kv_col, d);
     const auto keys = rows_of<Element>(*memory, k.data + g.kv_col, k.cols, k.rows, d);
-    const auto values = columns_of<Element>(*memory, v.data + g.kv_col, v.cols, d, v.rows);
+    const detail::finite_values finite = detail::make_finite(*memory, v, 0, v.rows, g.kv_col, d);
+    const auto values = columns_of<Element>(*memory, finite.data, finite.stride, d, v.rows);
     const detail::panel_memory<Element> of_panel = detail::take_panel<Element>(*memory, d);
     for (std::int64_t number = tasks.part(task); number < g.panels(); number += tasks.parts) {
       const detail::query_panel panel(g, number, first);
-      if (finite) {
-        detail::attend_panel<Element>(panel, q, keys, values, d, scale, of_panel, out);
-        continue;
-      }
+      detail::attend_panel<Element>(panel, q, keys, values, d, scale, of_panel, out);
       for (std::int64_t i = 0; i < panel.count; ++i) {
+        if (!panel.sees_broken(i, finite)) continue;
         const std::int64_t token = panel.token[i];
         reference_ops::detail::attend_cached<float>(s, q, k, v, first[token], g.before, token, panel.head[i], out, lse);
       }

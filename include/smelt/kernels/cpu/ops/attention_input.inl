@@ -13,51 +13,56 @@ namespace detail {
                         greatest == positions.end() ? 0 : std::int64_t{*greatest} + 1);
 }
 
-// Row `number` of the three weights, one under the other: [heads * d + 2 * kv_heads * d, H].
+// Row `number` of the three stored weights, one under the other: [heads * d + 2 * kv_heads * d, H].
 [[nodiscard]] inline const float* stacked_row(const attention_input_shape& s,
                                               const attention_input_weights<const float>& w, std::int64_t number) {
   const std::int64_t queries = query_width(s);
   const std::int64_t keys = kv_width(s);
-  if (number < queries) return w.query.data + number * s.width;
+  const std::int64_t stride = weight_width(s);
+  if (number < queries) return w.query.data + number * stride;
   number -= queries;
-  return number < keys ? w.key.data + number * s.width : w.value.data + (number - keys) * s.width;
+  return number < keys ? w.key.data + number * stride : w.value.data + (number - keys) * stride;
 }
 
 // The stacked weights packed: the right operand of [dquery dkey dvalue] [w]. The key and value that belong to a query
 // weight stay the same while weights are held.
 template <class Element>
-[[nodiscard]] const Element* stacked_panels(context& c, arena& shared, const attention_input_shape& s,
-                                            const attention_input_weights<const float>& w) {
+[[nodiscard]] packed_operand<Element> stacked_panels(context& c, arena& shared, const attention_input_shape& s,
+                                                     const attention_input_weights<const float>& w) {
   const std::int64_t depth = query_width(s) + 2 * kv_width(s);
-  return c.packed_weight<Element>(shared, w.query.data, weight_form::stacked, packed_size<Element>(depth, s.width),
-                                  [&](Element* to) {
-                                    c.for_each(panel_count(s.width), [&](std::int64_t panel) {
-                                      pack_rows<Element>([&](std::int64_t k) { return stacked_row(s, w, k); }, depth,
-                                                         s.width, panel, panel + 1, to);
-                                    });
-                                  });
+  const panel_extents e = packed_extents<Element>({depth, s.width}, {depth, weight_width(s)}, c.panels().held());
+  const auto pack = [&](Element* to) {
+    c.for_each(panel_count(e.cols), [&](std::int64_t panel) {
+      pack_rows<Element>([&](std::int64_t k) { return stacked_row(s, w, k); }, depth, e.cols, panel, panel + 1, to);
+    });
+  };
+  const std::int64_t size = packed_size<Element>(depth, e.cols);
+  return {c.packed_weight<Element>(shared, w.query.data, weight_form::stacked, e, size, pack), depth};
 }
 
 // Their transpose packed: the right operand of n [w]^T.
 template <class Element>
-[[nodiscard]] const Element* stacked_transposed_panels(context& c, arena& shared, const attention_input_shape& s,
-                                                       const attention_input_weights<const float>& w) {
+[[nodiscard]] packed_operand<Element> stacked_transposed_panels(context& c, arena& shared,
+                                                                const attention_input_shape& s,
+                                                                const attention_input_weights<const float>& w) {
   const std::int64_t out = query_width(s) + 2 * kv_width(s);
-  return c.packed_weight<Element>(shared, w.query.data, weight_form::stacked_transposed,
-                                  packed_size<Element>(s.width, out), [&](Element* to) {
-                                    c.for_each(panel_count(out), [&](std::int64_t panel) {
-                                      const arena_loan memory = c.lend();
-                                      const std::int64_t first = panel * panel_width;
-                                      const std::int64_t count = (std::min)(panel_width, out - first);
-                                      const std::span<float> rows = memory->take<float>(count * s.width);
-                                      for (std::int64_t i = 0; i < count; ++i) {
-                                        std::copy_n(stacked_row(s, w, first + i), s.width, rows.data() + i * s.width);
-                                      }
-                                      // A panel of its own, as wide as it is among the others.
-                                      pack_columns<Element>(rows.data(), s.width, s.width, count, 0, 1,
-                                                            to + first * words<Element>(s.width) * word_depth<Element>);
-                                    });
-                                  });
+  const panel_extents e = packed_extents<Element>({s.width, out}, {weight_width(s), out}, c.panels().held());
+  const auto pack = [&](Element* to) {
+    c.for_each(panel_count(out), [&](std::int64_t panel) {
+      const arena_loan memory = c.lend();
+      const std::int64_t first = panel * panel_width;
+      const std::int64_t count = (std::min)(panel_width, out - first);
+      const std::span<float> rows = memory->take<float>(count * e.depth);
+      for (std::int64_t i = 0; i < count; ++i) {
+        std::copy_n(stacked_row(s, w, first + i), e.depth, rows.data() + i * e.depth);
+      }
+      // A panel of its own, as wide as it is among the others.
+      pack_columns<Element>(rows.data(), e.depth, e.depth, count, 0, 1,
+                            to + first * words<Element>(e.depth) * word_depth<Element>);
+    });
+  };
+  const std::int64_t size = packed_size<Element>(e.depth, out);
+  return {c.packed_weight<Element>(shared, w.query.data, weight_form::stacked_transposed, e, size, pack), e.depth};
 }
 
 // Packs x * inv_rms * gain of rows [first, last), `first` a whole number of words, into the right operand of all rows.
@@ -118,7 +123,7 @@ void attention_input(context& c, Shape shape, matrix_view<const float> x, const 
   const auto eps = static_cast<float>(s.eps);
   const rotary_table& angles = detail::angles_of(c, s, positions);
   arena& shared = c.shared();
-  const Element* panels = detail::stacked_transposed_panels<Element>(c, shared, s, w);
+  const packed_operand<Element> panels = detail::stacked_transposed_panels<Element>(c, shared, s, w);
   const std::int64_t queries = query_width(s);
   const std::int64_t keys = kv_width(s);
   const std::int64_t padded = (queries + 2 * keys + lanes - 1) / lanes * lanes;
@@ -174,8 +179,8 @@ void attention_input(context& c, Shape shape, matrix_view<const float> x, const 
     const std::span<float> normed = memory->take<float>(rows * width);
     norm_rows(first, last, normed.data());
     const std::span<float> projected = memory->take<float>(rows * stride);
-    multiply(rows_of<Element>(*memory, normed.data(), width, rows, width), packed_operand<Element>{panels, width}, rows,
-             width, padded, overwrite(projected.data(), stride));
+    multiply(rows_of<Element>(*memory, normed.data(), width, rows, width), panels, rows, width, padded,
+             overwrite(projected.data(), stride));
     finish_rows(first, last, projected.data(), stride);
   });
 }
@@ -204,7 +209,7 @@ void attention_input_backward(context& c, Shape shape, matrix_view<const float> 
   const bool normed_heads = s.norm != qk_norm::none;
   const rotary_table& angles = detail::angles_of(c, s, positions);
   arena& shared = c.shared();
-  const Element* panels = detail::stacked_panels<Element>(c, shared, s, w);
+  const packed_operand<Element> panels = detail::stacked_panels<Element>(c, shared, s, w);
   // Gradients of the projections' outputs of all tokens, side by side, as a left operand read by columns; and the
   // projections' input, packed.
   const std::span<Element> pulled = shared.take<Element>(words<Element>(tokens) * stride * word_depth<Element>);
@@ -252,8 +257,8 @@ void attention_input_backward(context& c, Shape shape, matrix_view<const float> 
     if constexpr (converted) detail::pair_rows(gradients, rows, stride, words_of_chunk);
     detail::pack_normed(x, w.norm, saved.inv_rms, first, last, input.data());
     const std::span<float> dnormed = memory->take<float>(rows * width);
-    multiply(rows_of<Element>(*memory, gradients, stride, rows, all), packed_operand<Element>{panels, all}, rows, all,
-             width, overwrite(dnormed.data(), width));
+    multiply(rows_of<Element>(*memory, gradients, stride, rows, all), panels, rows, all, width,
+             overwrite(dnormed.data(), width));
     for (std::int64_t i = 0; i < rows; ++i) {
       const std::int64_t t = first + i;
       float* to = dx.data + t * width;
@@ -293,7 +298,8 @@ void attention_input_backward(context& c, Shape shape, matrix_view<const float> 
       multiply(
           column_operand<Element>{pulled.data() + first * stride + block.col * word_depth<Element>, stride},
           packed_operand<Element>{input.data() + col * words<Element>(tokens) * word_depth<Element>, tokens, first},
-          block.count, (std::min)(policy::gradient_depth, tokens - first), cols, accumulate(block.to + col, width));
+          block.count, (std::min)(policy::gradient_depth, tokens - first), cols,
+          accumulate(block.to + col, weight_width(s)));
     }
   });
 }

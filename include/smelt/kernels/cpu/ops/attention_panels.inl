@@ -15,6 +15,35 @@ namespace detail {
   return sum_lanes(zeros) == 0.0F;
 }
 
+// The values [keys, d] of a KV head, every row `stride` floats behind the one before. Zeros stand for rows that are not
+// finite, so that a weight of 0 hides them; a query that sees one of these must read the values where they lie.
+struct finite_values {
+  const float* data;
+  std::int64_t stride;
+  const std::int32_t* broken_before = nullptr;  // for every key, and behind the last; null where all are finite
+
+  // Is any of the keys [first, last] not finite, where not all of them are?
+  [[nodiscard]] bool any_broken(std::int64_t first, std::int64_t last) const noexcept {
+    return broken_before[first] < broken_before[last + 1];
+  }
+};
+
+// Of `count` rows of m from `first` on, and `d` columns from `col` on: in place, or copied into `memory`.
+[[nodiscard]] inline finite_values make_finite(arena& memory, matrix_view<const float> m, std::int64_t first,
+                                               std::int64_t count, std::int64_t col, std::int64_t d) {
+  const float* from = m.data + first * m.cols + col;
+  if (all_finite(m, first, count, col, d)) return {from, m.cols};
+  const std::span<float> copy = memory.take<float>(count * d);
+  const std::span<std::int32_t> broken_before = memory.take<std::int32_t>(count + 1);
+  broken_before[0] = 0;
+  for (std::int64_t r = 0; r < count; ++r) {
+    const bool finite = all_finite(m, first + r, 1, col, d);
+    broken_before[r + 1] = broken_before[r] + (finite ? 0 : 1);
+    for_vectors(d, [&](auto get, auto put) { put(copy.data() + r * d, finite ? get(from + r * m.cols) : floats{}); });
+  }
+  return {copy.data(), d, broken_before.data()};
+}
+
 inline constexpr std::int64_t panel_vectors = panel_width / lanes;
 static_assert(panel_vectors == 2);
 
@@ -104,6 +133,13 @@ struct query_panel {
   // Of a row of the panel: its place in a matrix of all heads.
   [[nodiscard]] std::int64_t place(std::int64_t i, std::int64_t cols, std::int64_t head_dim) const noexcept {
     return token[i] * cols + head[i] * head_dim;
+  }
+
+  // Does row i see a value that is not finite?
+  [[nodiscard]] bool sees_broken(std::int64_t i, const finite_values& values) const noexcept {
+    if (values.broken_before == nullptr) [[likely]]
+      return false;
+    return values.any_broken(first_key[i / lanes][i % lanes], last_key[i / lanes][i % lanes]);
   }
 
   // -1 in the lanes of vector v that see the key.

@@ -145,8 +145,8 @@ void head_gradient(context& c, arena& shared, matrix_view<const float> x, matrix
   }
   if (tokens == 0) return;
   const matrix_view<const float> entries(table.data, vocab, width);
-  const Element* columns = transposed_panels<Element>(c, shared, entries);
-  const Element* rows = stored_panels<Element>(c, shared, entries);
+  const Element* columns = transposed_panels<Element>(c, shared, entries.cols, entries.rows, entries).data;
+  const Element* rows = stored_panels<Element>(c, shared, entries.cols, entries.rows, entries).data;
   const std::int64_t block = (std::min)(policy::head_block(vocab), tokens);
   const std::int64_t task_rows = policy::head_rows(vocab);
   const std::span<Element> inputs = shared.take<Element>(packed_size<Element>(block, width));
@@ -224,8 +224,8 @@ template <class Element, ShapeOf<head_shape> Shape>
   arena& shared = c.shared();
   const std::span<const std::int32_t> counted = detail::counted_targets(shared, targets);
   const auto tokens = static_cast<std::int64_t>(counted.size());
-  const Element* columns =
-      detail::transposed_panels<Element>(c, shared, matrix_view<const float>(table.data, vocab, width));
+  const matrix_view<const float> entries(table.data, vocab, width);
+  const Element* columns = detail::transposed_panels<Element>(c, shared, width, vocab, entries).data;
   c.for_chunks(tokens, policy::head_rows(vocab), [&](std::int64_t first, std::int64_t last) {
     const arena_loan memory = c.lend();
     const std::span<const std::int32_t> task_tokens = counted.subspan(first, last - first);

@@ -31,25 +31,11 @@ struct activate {
   }
 };
 
-// One row through an expert whose weights are as they are stored.
-inline void expert_row(const expert_weights& w, const float* x, float* gate, float* up, float* activation, float factor,
-                       const float* from, float* to) noexcept {
-  for (std::int64_t j = 0; j < w.hidden; ++j) {
-    gate[j] = dot(x, w.gate + j * w.width, w.width);
-    up[j] = dot(x, w.up + j * w.width, w.width);
-  }
-  for_vectors(w.hidden, [&](auto get, auto put) { put(activation, get(gate) * sigmoid(get(gate)) * get(up)); });
-  for (std::int64_t h = 0; h < w.width; ++h) {
-    const float value = factor * dot(activation, w.down + h * w.hidden, w.hidden);
-    to[h] = from == nullptr ? value : from[h] + value;
-  }
-}
-
 }  // namespace detail
 
 /// y[T,H] = residual[T,H] + scale * sum over slots of weights * down(silu(gate x) * (up x)); y may be the residual.
-/// Weights of all experts are stacked: w_gate and w_up [E*f, H], w_down [E*H, f]. gate and up [T*k, f] are saved by
-/// grouped row.
+/// Weights of all experts are stacked: w_gate and w_up [E*f, H], w_down [E*H, f], of which the leading hidden units and
+/// channels are used. gate and up [T*k, f] are saved by grouped row.
 template <class Element, ShapeOf<experts_shape> Shape>
 void experts(context& c, Shape shape, double scale, matrix_view<const float> residual, matrix_view<const float> x,
              matrix_view<const float> w_gate, matrix_view<const float> w_up, matrix_view<const float> w_down,
@@ -62,17 +48,16 @@ void experts(context& c, Shape shape, double scale, matrix_view<const float> res
                                                      up);
   check_shape("experts", "residual", residual, x.rows, width);
   check_shape("experts", "y", y, x.rows, width);
-  const detail::stacked_weights stacked{w_gate.data, w_up.data, w_down.data, s.experts, width, hidden};
+  const detail::stacked_weights stacked{w_gate.data, w_up.data, w_down.data,     s.experts,
+                                        width,       hidden,    weight_width(s), weight_hidden(s)};
   const std::int64_t padded = detail::padded_hidden(hidden);
   arena& shared = c.shared();
   const std::int64_t block = policy::expert_block(s.experts, s.active, stacked.size(), x.rows);
   const bool by_block = block > 0;
-  const detail::expert_panels<Element> gate_up(c, shared, stacked, by_block, gate.rows, w_gate.data,
-                                               weight_form::transposed, packed_size<Element>(width, 2 * padded),
-                                               detail::pack_gate_up_columns<Element>);
-  const detail::expert_panels<Element> down(c, shared, stacked, by_block, gate.rows, w_down.data,
-                                            weight_form::transposed, packed_size<Element>(hidden, width),
-                                            detail::pack_down_columns<Element>);
+  const detail::expert_panels<Element> gate_up(c, shared, stacked, by_block, grouping, w_gate.data,
+                                               detail::gate_up_columns<Element>);
+  const detail::expert_panels<Element> down(c, shared, stacked, by_block, grouping, w_down.data,
+                                            detail::down_columns<Element>);
   const detail::token_rows<Element> inputs(shared, x);
   // What an expert gives goes to the token's row, or to a row of its own.
   const bool to_tokens = by_block || s.active == 1;
@@ -91,17 +76,6 @@ void experts(context& c, Shape shape, double scale, matrix_view<const float> res
         factors[i] = to_tokens ? static_cast<float>(scale) * weights.data[grouping.assignment[first + i]] : 1.0F;
       }
     };
-    if (!gate_up.kept() && piece.last - piece.first < policy::few_rows) {
-      const detail::expert_weights w = stacked[piece.expert];
-      describe(piece.first, piece.last - piece.first);
-      const std::span<float> activation = memory.take<float>(hidden);
-      for (std::int64_t i = 0; i < piece.last - piece.first; ++i) {
-        const std::int64_t at = (piece.first + i) * hidden;
-        detail::expert_row(w, x.data + tokens[i] * width, gate.data + at, up.data + at, activation.data(), factors[i],
-                           from == nullptr ? nullptr : from + places[i] * width, results + places[i] * width);
-      }
-      return;
-    }
     const Element* gate_up_panels = gate_up.of(memory, piece.expert);
     const Element* down_panels = down.of(memory, piece.expert);
     const std::int64_t most = (std::min)(chunk, piece.last - piece.first);
@@ -112,10 +86,10 @@ void experts(context& c, Shape shape, double scale, matrix_view<const float> res
       describe(first, rows);
       detail::gather(inputs, tokens, rows, block_inputs);
       multiply(row_operand<Element>{block_inputs, detail::block_stride<Element>(width)},
-               packed_operand<Element>{gate_up_panels, width}, rows, width, 2 * padded,
+               packed_operand<Element>{gate_up_panels, gate_up.width()}, rows, width, 2 * padded,
                detail::activate<Element>{gate.data + first * hidden, up.data + first * hidden, hidden, activations});
       multiply(row_operand<Element>{activations, detail::block_stride<Element>(hidden)},
-               packed_operand<Element>{down_panels, hidden}, rows, hidden, width,
+               packed_operand<Element>{down_panels, down.hidden()}, rows, hidden, width,
                detail::spread{places, factors, results, from, width});
     }
   };

@@ -284,8 +284,8 @@ struct spread {
 #pragma GCC unroll 2
     for (int j = 0; j < Vectors; ++j) {
       with_units(col + j * lanes, col + cols, [&](auto get, auto put) {
-        const floats value = factor[row] * sums[j];
-        put(to + at, from == nullptr ? value : get(from + at) + value);
+        const floats by = broadcast(factor[row]);
+        put(to + at, from == nullptr ? by * sums[j] : fused(by, sums[j], get(from + at)));
       });
     }
   }

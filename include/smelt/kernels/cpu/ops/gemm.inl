@@ -68,6 +68,21 @@ template <class Element>
   return words<Element>(depth) * word_depth<Element> * ((cols + lanes - 1) / lanes * lanes);
 }
 
+/// Whether the leading `part` of something that is packed in steps ends where a step of `whole` does.
+[[nodiscard]] constexpr bool ends_with_step(std::int64_t part, std::int64_t whole, std::int64_t step) noexcept {
+  return part == whole || part % step == 0;
+}
+
+/// What to pack of a weight for products with its leading `part`: all of it, so that products with the weight and with
+/// its parts share one copy, if somebody `keeps` it and the part ends with words and panels that are there in both.
+template <class Element>
+[[nodiscard]] constexpr panel_extents packed_extents(panel_extents part, panel_extents whole, bool keeps) noexcept {
+  return keeps && ends_with_step(part.depth, whole.depth, word_depth<Element>) &&
+                 ends_with_step(part.cols, whole.cols, panel_width)
+             ? whole
+             : part;
+}
+
 /// Number of panels of an operand with so many columns.
 [[nodiscard]] constexpr std::int64_t panel_count(std::int64_t cols) noexcept {
   return (cols + panel_width - 1) / panel_width;
@@ -111,11 +126,11 @@ template <class Element>
   if constexpr (std::is_same_v<Element, bf16>) {
     return (floats)_mm512_dpbf16_ps((__m512)sums, (__m512bh)(__m512)broadcast_word(left), (__m512bh)(__m512)right);
   } else {
-    return sums + left * right;
+    return fused(broadcast_word(left), right, sums);
   }
 #else
   static_assert(std::is_same_v<Element, float>);
-  return sums + left * right;
+  return fused(broadcast_word(left), right, sums);
 #endif
 }
 
@@ -317,7 +332,9 @@ struct affine {
       each_vector(cols, sums, [&](floats sum, auto, auto put) { put(target, scale * sum); });
     } else {
       const float* source = from + row * from_stride + col;
-      each_vector(cols, sums, [&](floats sum, auto get, auto put) { put(target, get(source) + scale * sum); });
+      each_vector(cols, sums, [&](floats sum, auto get, auto put) {
+        put(target, fused(broadcast(scale), sum, get(source)));
+      });
     }
   }
 };
@@ -403,7 +420,8 @@ template <int Rows, int Panels, int Vectors, class Product>
   }
 }
 
-// Rows [row, rows) of so many panels: full tiles of `Rows`, then of the greatest power of 2 below, down to a single row.
+// Rows [row, rows) of so many panels: full tiles of `Rows`, then of the greatest power of 2 below, down to a single
+// row.
 template <int Rows, int Panels, int Vectors, class Product>
 SMELT_ONCE void multiply_rows(const Product& p, std::int64_t row, std::int64_t rows, std::int64_t word,
                               std::int64_t col, std::int64_t cols) noexcept {

@@ -1,34 +1,41 @@
-// What does a projection compute? A matrix product with weights [out, in].
+// What does a projection compute? A matrix product with weights [out, in], the leading rows and columns of those that
+// are stored.
 
 namespace smelt::cpu_ops::SMELT_SET {
 
 namespace detail {
 
-// Packed w[out,in]^T: the right operand of x w^T.
+// The leading part of w, [out, in], transposed and packed: the right operand of x w^T.
 template <class Element>
-[[nodiscard]] const Element* transposed_panels(context& c, arena& shared, matrix_view<const float> w) {
-  return c.packed_weight<Element>(
-      shared, w.data, weight_form::transposed, packed_size<Element>(w.cols, w.rows), [&](Element* to) {
-        c.for_each(panel_count(w.rows),
-                   [&](std::int64_t panel) { pack_columns(w.data, w.cols, w.cols, w.rows, panel, panel + 1, to); });
-      });
+[[nodiscard]] packed_operand<Element> transposed_panels(context& c, arena& shared, std::int64_t in, std::int64_t out,
+                                                        matrix_view<const float> w) {
+  const panel_extents e = packed_extents<Element>({in, out}, {w.cols, w.rows}, c.panels().held());
+  const auto pack = [&](Element* to) {
+    c.for_each(panel_count(e.cols),
+               [&](std::int64_t panel) { pack_columns(w.data, w.cols, e.depth, e.cols, panel, panel + 1, to); });
+  };
+  const std::int64_t size = packed_size<Element>(e.depth, e.cols);
+  return {c.packed_weight<Element>(shared, w.data, weight_form::transposed, e, size, pack), e.depth};
 }
 
-// Packed w[out,in]: the right operand of dy w.
+// The leading part of w, [out, in], packed: the right operand of dy w.
 template <class Element>
-[[nodiscard]] const Element* stored_panels(context& c, arena& shared, matrix_view<const float> w) {
-  return c.packed_weight<Element>(
-      shared, w.data, weight_form::as_stored, packed_size<Element>(w.rows, w.cols), [&](Element* to) {
-        c.for_each(panel_count(w.cols), [&](std::int64_t panel) {
-          pack_rows([&](std::int64_t k) { return w.data + k * w.cols; }, w.rows, w.cols, panel, panel + 1, to);
-        });
-      });
+[[nodiscard]] packed_operand<Element> stored_panels(context& c, arena& shared, std::int64_t in, std::int64_t out,
+                                                    matrix_view<const float> w) {
+  const panel_extents e = packed_extents<Element>({out, in}, {w.rows, w.cols}, c.panels().held());
+  const auto pack = [&](Element* to) {
+    c.for_each(panel_count(e.cols), [&](std::int64_t panel) {
+      pack_rows([&](std::int64_t k) { return w.data + k * w.cols; }, e.depth, e.cols, panel, panel + 1, to);
+    });
+  };
+  const std::int64_t size = packed_size<Element>(e.depth, e.cols);
+  return {c.packed_weight<Element>(shared, w.data, weight_form::as_stored, e, size, pack), e.depth};
 }
 
 // to[rows, cols] = scale * from[rows, depth] right, plus `added` where there is one (which may be `to`). A task is some
 // rows, and some columns too where there are few rows.
 template <class Element>
-void project(context& c, float scale, matrix_view<const float> from, const Element* right, const float* added,
+void project(context& c, float scale, matrix_view<const float> from, packed_operand<Element> right, const float* added,
              matrix_view<float> to) {
   const std::int64_t depth = from.cols;
   const std::int64_t cols = to.cols;
@@ -50,8 +57,8 @@ void project(context& c, float scale, matrix_view<const float> from, const Eleme
     const std::int64_t at = row * cols + col;
     const arena_loan memory = c.lend();
     multiply(rows_of<Element>(*memory, from.data + row * depth, depth, rows, depth),
-             packed_operand<Element>{right + col * words<Element>(depth) * word_depth<Element>, depth}, rows, depth,
-             (std::min)(task_cols, cols - col),
+             packed_operand<Element>{right.data + col * words<Element>(right.depth) * word_depth<Element>, right.depth},
+             rows, depth, (std::min)(task_cols, cols - col),
              affine{to.data + at, cols, scale, added == nullptr ? nullptr : added + at, cols});
   });
 }
@@ -64,9 +71,9 @@ void linear(context& c, Shape shape, matrix_view<const float> x, matrix_view<con
   const linear_shape s = shape;
   check_at_least("linear", "in", s.in, 1);
   check_shape("linear", "x", x, x.rows, s.in);
-  check_shape("linear", "w", w, s.out, s.in);
+  check_weights("linear", "w", w, s);
   check_shape("linear", "y", y, x.rows, s.out);
-  detail::project(c, 1.0F, x, detail::transposed_panels<Element>(c, c.shared(), w), nullptr, y);
+  detail::project(c, 1.0F, x, detail::transposed_panels<Element>(c, c.shared(), s.in, s.out, w), nullptr, y);
 }
 
 /// y[T,out] = residual[T,out] + scale * x[T,in] w[out,in]^T. `residual` may be y.
@@ -77,10 +84,10 @@ void add_linear(context& c, Shape shape, double scale, matrix_view<const float> 
   check_at_least("add_linear", "in", s.in, 1);
   check_shape("add_linear", "residual", residual, x.rows, s.out);
   check_shape("add_linear", "x", x, x.rows, s.in);
-  check_shape("add_linear", "w", w, s.out, s.in);
+  check_weights("add_linear", "w", w, s);
   check_shape("add_linear", "y", y, x.rows, s.out);
-  detail::project(c, static_cast<float>(scale), x, detail::transposed_panels<Element>(c, c.shared(), w), residual.data,
-                  y);
+  detail::project(c, static_cast<float>(scale), x, detail::transposed_panels<Element>(c, c.shared(), s.in, s.out, w),
+                  residual.data, y);
 }
 
 /// dx[T,in] = scale * dy[T,out] w, added to dx when `accumulate`.
@@ -90,9 +97,9 @@ void linear_backward_input(context& c, Shape shape, double scale, matrix_view<co
   const linear_shape s = shape;
   check_at_least("linear_backward_input", "out", s.out, 1);
   check_shape("linear_backward_input", "dy", dy, dy.rows, s.out);
-  check_shape("linear_backward_input", "w", w, s.out, s.in);
+  check_weights("linear_backward_input", "w", w, s);
   check_shape("linear_backward_input", "dx", dx, dy.rows, s.in);
-  detail::project(c, static_cast<float>(scale), dy, detail::stored_panels<Element>(c, c.shared(), w),
+  detail::project(c, static_cast<float>(scale), dy, detail::stored_panels<Element>(c, c.shared(), s.in, s.out, w),
                   add ? dx.data : nullptr, dx);
 }
 
@@ -109,7 +116,7 @@ void linear_backward_weight(context& c, Shape shape, double scale, matrix_view<c
   const std::int64_t tokens = x.rows;
   check_shape("linear_backward_weight", "x", x, tokens, in);
   check_shape("linear_backward_weight", "dy", dy, tokens, out);
-  check_shape("linear_backward_weight", "dw", dw, out, in);
+  check_weights("linear_backward_weight", "dw", dw, s);
   // x is read where it is if it can be.
   const bool in_place = std::is_same_v<Element, float> && in % panel_width == 0 && in % policy::crowded_stride != 0;
   std::span<Element> packed;
@@ -127,11 +134,11 @@ void linear_backward_weight(context& c, Shape shape, double scale, matrix_view<c
     const std::int64_t col = task % across * task_cols;
     const std::int64_t rows = (std::min)(task_rows, out - row);
     const std::int64_t cols = (std::min)(task_cols, in - col);
-    float* to = dw.data + row * in + col;
+    float* to = dw.data + row * dw.cols + col;
     const arena_loan memory = c.lend();
     for (std::int64_t first = 0; first < tokens; first += policy::weight_gradient_depth) {
       const std::int64_t depth = (std::min)(policy::weight_gradient_depth, tokens - first);
-      const affine add{to, in, static_cast<float>(scale), to, in};
+      const affine add{to, dw.cols, static_cast<float>(scale), to, dw.cols};
       memory->reset();
       const column_operand<Element> left = columns_of<Element>(*memory, dy.data + first * out + row, out, rows, depth);
       if constexpr (std::is_same_v<Element, float>) {

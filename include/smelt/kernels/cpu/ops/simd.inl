@@ -32,6 +32,32 @@ namespace detail {
   return floats{} + value;
 }
 
+/// a * b + c, rounded once where the set has an instruction for it. What is inlined in many places and must give the same
+/// bits in all of them says so by this and by `rounded`: the compiler decides anew in every place what it fuses.
+[[nodiscard, gnu::always_inline]] inline floats fused(floats a, floats b, floats c) noexcept {
+#if SMELT_VECTOR_BYTES == 64
+  return (floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif SMELT_VECTOR_BYTES == 32
+  return (floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__aarch64__)
+  return (floats)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+  return a * b + c;
+#endif
+}
+
+/// The value as it is when it is rounded: no part of a fused operation.
+[[nodiscard, gnu::always_inline]] inline floats rounded(floats value) noexcept {
+#if SMELT_VECTOR_BYTES == 64
+  asm("" : "+v"(value));
+#elif defined(__x86_64__)
+  asm("" : "+x"(value));
+#elif defined(__aarch64__)
+  asm("" : "+w"(value));
+#endif
+  return value;
+}
+
 /// `lanes` floats from memory of any alignment.
 [[nodiscard]] inline floats load(const float* from) noexcept {
   floats value;
