@@ -8,7 +8,6 @@
 #include "command.hpp"
 #include "spec_argument.hpp"
 #include "table.hpp"
-#include "tolerance_option.hpp"
 
 namespace smelt::tool {
 
@@ -25,7 +24,6 @@ struct budget_options {
 };
 
 int print_budget(const common_options& common, const budget_options& o) {
-  const within tolerance = parse_tolerance(o.tolerance);
   if (!o.tolerance.empty() && o.against.empty())
     throw error(errc::invalid_argument, "--tolerance needs an architecture to compare with; add --against SPEC");
   counting by{.context = o.context, .kv_bytes = static_cast<int>(o.kv_bytes)};
@@ -44,7 +42,7 @@ int print_budget(const common_options& common, const budget_options& o) {
   // One length of sequence on both sides, or the FLOPs would compare two different things.
   by.context = of.context;
   const budgets against = budgets_of(spec_of_argument(o.against), by, control);
-  const budget_table match = match_of(of, against.of, tolerance, by);
+  const budget_table match = match_of(of, against.of, o.tolerance, by);
   if (common.json) {
     nlohmann::ordered_json j = to_json(of);
     j["against"] = to_json(against);
@@ -65,7 +63,10 @@ void add_budget(CLI::App& app, const common_options& common, action& chosen) {
   command->add_option("SPEC", o->spec, "A preset's name or a JSON file")->required()->type_name("");
   command->add_option("--against", o->against, "Check the budgets against this SPEC; exit 1 when one is off")
       ->type_name("SPEC");
-  command->add_option("--tolerance", o->tolerance, "Such as flops=4%,params=1%,kv=4% (the default)")->type_name("LIST");
+  command
+      ->add_option("--tolerance", o->tolerance,
+                   "Such as flops=4%,params=1%,kv=4% (the default; kv=5% for a preset's partners)")
+      ->type_name("LIST");
   add_count(*command, "--context", o->context, 1, "Tokens of a sequence (default: SPEC's context)");
   command
       ->add_option("--convention", o->convention,

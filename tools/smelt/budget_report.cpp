@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <smelt/budget/presets.hpp>
 #include <smelt/core/error.hpp>
 #include <smelt/core/nearest_name.hpp>
 #include <smelt/io/spec_json.hpp>
@@ -154,9 +155,16 @@ budgets budgets_of(const named_spec& of, const counting& by, const std::optional
   return b;
 }
 
-budget_table match_of(const budgets& actual, const named_spec& expected, const within& tolerance, const counting& by) {
-  return table_of(at_context(actual.of.value, actual.context), at_context(expected.value, actual.context), tolerance,
-                  {.flops = by.flops, .kv_bytes_per_element = by.kv_bytes});
+budget_table match_of(const budgets& actual, const named_spec& expected, const std::string& tolerance,
+                      const counting& by) {
+  const auto within_tolerance = [&](const within& t) {
+    return table_of(at_context(actual.of.value, actual.context), at_context(expected.value, actual.context), t,
+                    {.flops = by.flops, .kv_bytes_per_element = by.kv_bytes});
+  };
+  budget_table match = within_tolerance(parse_tolerance(tolerance));
+  const bool partners = actual.of.partner_of == expected.name || expected.partner_of == actual.of.name;
+  if (match.ok || !partners || !tolerance.empty()) return match;
+  return within_tolerance(presets::latent_tolerance);
 }
 
 nlohmann::ordered_json to_json(const budgets& b) {

@@ -12,7 +12,6 @@
 #include "command.hpp"
 #include "compare_report.hpp"
 #include "spec_argument.hpp"
-#include "tolerance_option.hpp"
 #include "training_run.hpp"
 
 namespace smelt::tool {
@@ -28,7 +27,6 @@ struct compare_arguments {
 
 int compare_specs(const common_options& common, const compare_arguments& a) {
   const interrupt_guard interrupt;
-  const within tolerance = parse_tolerance(a.tolerance);
   std::vector<named_spec> specs;
   std::set<std::string> names;
   for (const std::string& argument : a.specs) {
@@ -46,7 +44,7 @@ int compare_specs(const common_options& common, const compare_arguments& a) {
   bool matched = true;
   for (const named_spec& s : specs) result.models.push_back(budgets_of(s, by));
   for (std::size_t i = 1; i < specs.size(); ++i) {
-    result.matches.push_back(match_of(result.models[i], specs.front(), tolerance, by));
+    result.matches.push_back(match_of(result.models[i], specs.front(), a.tolerance, by));
     matched = matched && result.matches.back().ok;
   }
   if (!common.json) {
@@ -102,7 +100,10 @@ void add_compare(CLI::App& app, const common_options& common, action& chosen) {
       ->required()
       ->type_name("");
   add_run_options(*command, a->settings);
-  command->add_option("--tolerance", a->tolerance, "Such as flops=4%,params=1%,kv=4% (the default)")->type_name("LIST");
+  command
+      ->add_option("--tolerance", a->tolerance,
+                   "Such as flops=4%,params=1%,kv=4% (the default; kv=5% for a preset's partners)")
+      ->type_name("LIST");
   command->add_flag("--allow-unmatched", a->allow_unmatched, "Train even when the budgets do not match");
   command->footer(
       "Every model sees the same batches in the same order. DIR gets report.html, compare.json, loss.svg, and a folder "

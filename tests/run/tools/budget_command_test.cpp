@@ -204,6 +204,21 @@ TEST_CASE("budget counts what single visits keep", "[tools][budget]") {
   CHECK(run_tool({"budget", "micro"}).out.find("single visits") == std::string::npos);
 }
 
+TEST_CASE("every preset has the budgets of the one it is a partner of, as far as the program asks", "[tools][budget]") {
+  int partners = 0;
+  for (const json& s : json_of({"specs"})) {
+    const std::string name = s["name"], base = s["partner_of"];
+    if (base.empty()) continue;
+    INFO(name);
+    const json match = json_of({"budget", name, "--against", base})["match"];
+    CHECK(match["ok"] == true);
+    ++partners;
+  }
+  CHECK(partners > 70);
+  // A tolerance that is asked for counts as it is.
+  json_of({"budget", "nano-latentloop", "--against", "nano", "--tolerance", "kv=4%"}, 1);
+}
+
 TEST_CASE("sparsity is measured against the control", "[tools][budget]") {
   const json own = json_of({"budget", "nano-control"});
   CHECK(own["sparsity"]["s"].get<double>() == Approx(0).margin(1e-12));
