@@ -56,8 +56,8 @@ struct budgets {
 [[nodiscard]] budgets budgets_of(const named_spec& of, const counting& by,
                                  const std::optional<named_spec>& control = std::nullopt);
 
-/// The comparison of two architectures on sequences of the same length, within the tolerances of a `--tolerance`. Without
-/// one they are the usual ones, or, where those do not hold, what the partners of a preset are solved with.
+/// The comparison of two architectures on sequences of the same length, within the tolerances of a `--tolerance`.
+/// Without one they are the usual ones, or, where those do not hold, what the partners of a preset are solved with.
 [[nodiscard]] budget_table match_of(const budgets& actual, const named_spec& expected, const std::string& tolerance,
                                     const counting& by);
 
