@@ -190,16 +190,6 @@ template <class Count>
   return detail::visit_parameters_in<detail::checked_count>(s, plan);
 }
 
-/// Copies of the looped span's attention beyond the first. The visits that share keep one copy together; every visit
-/// with attention of its own keeps another.
-[[nodiscard]] constexpr int extra_attention_copies(const spec& s) noexcept {
-  const int visits = span_of(s).count == 0 ? 0 : s.loop.visits.count;
-  int own = 0;
-  for (int i = 0; visits > 0 && i < s.loop.visits.runs(); ++i)
-    if (visit_list::plan_of(s.loop.visits, i).own_attention) own += visit_list::length_of(s.loop.visits, i);
-  return own > 0 && own == visits ? own - 1 : own;
-}
-
 namespace detail {
 
 template <class Count>
@@ -213,7 +203,7 @@ template <class Count>
   const std::int64_t dense_in_span = dense_before < span.count ? dense_before : span.count;
   const std::int64_t routed_in_span = span.count - dense_in_span;
   const std::int64_t routed_outside = routed_layers - routed_in_span;
-  const std::int64_t copies = span.count == 0 ? 0 : std::int64_t{extra_attention_copies(s)} * span.count;
+  const std::int64_t copies = span.count == 0 ? 0 : std::int64_t{attention_copies(s)} * span.count;
   const Count table = Count(table_rows(s)) * s.width;
   const Count attention = Count(one.attention_matrices) + one.attention_vectors;
   const Count routed_expert = (Count(one.expert_matrices) + one.expert_vectors) * routed_layers;
@@ -320,7 +310,7 @@ template <class Count>
   const int ffn = s.ffn == ffn_kind::swiglu ? 3 : 2;
   const int norm = s.norm_bias ? 2 : 1;
   const std::int64_t routed_layers = s.layers - s.dense_layers;
-  const std::int64_t copies = span_of(s).count == 0 ? 0 : std::int64_t{extra_attention_copies(s)} * span_of(s).count;
+  const std::int64_t copies = span_of(s).count == 0 ? 0 : std::int64_t{attention_copies(s)} * span_of(s).count;
   const std::int64_t experts = routed_layers == 0 ? 0 : std::int64_t{e.stored} + (e.shared_hidden > 0 ? 1 : 0);
   const std::int64_t routed = 1 + (e.router_bias ? 1 : 0) + (e.balance_bias ? 1 : 0) + (e.shared_gate ? 1 : 0) +
                               experts * ffn * (e.bias ? 2 : 1);

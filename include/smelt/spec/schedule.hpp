@@ -51,12 +51,14 @@ struct executed_layer {
   return own == list.count ? before - 1 : before;
 }
 
-/// Copies of the span's attention weights that the visits of `s` have of their own.
+/// Copies of the span's attention weights beyond the first. The visits that share keep one copy together; every visit
+/// with attention of its own keeps another.
 [[nodiscard]] constexpr int attention_copies(const spec& s) noexcept {
   if (span_of(s).count == 0) return 0;
   int own = 0;
-  for (int v = 0; v < s.loop.visits.count; ++v) own += s.loop.visits[v].own_attention;
-  return own == s.loop.visits.count && own > 0 ? own - 1 : own;
+  for (int i = 0; i < s.loop.visits.runs(); ++i)
+    if (visit_list::plan_of(s.loop.visits, i).own_attention) own += visit_list::length_of(s.loop.visits, i);
+  return own > 0 && own == s.loop.visits.count ? own - 1 : own;
 }
 
 /// A layer that has nothing but the attention that a visit has of its own: that of physical layer `layer`.
