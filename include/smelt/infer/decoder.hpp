@@ -198,21 +198,6 @@ class decoder {
                     matrix_view<scalar>(logits_.data(), 1, s.vocab));
   }
 
-  /// Calls f(handle) with the architecture of executed layer `e`.
-  template <class F>
-  void with_architecture(const executed_layer& e, F&& f) {
-    if constexpr (Architecture<A>) {
-      if constexpr (is_whole(A::value)) {
-        f(arch_);
-        return;
-      } else if (is_whole(e.plan)) {
-        f(arch_);
-        return;
-      }
-    }
-    f(architectures_[static_cast<std::size_t>(e.index)]);
-  }
-
   /// Rows that come in executed layer `e` when `count` tokens do, and those that were there before.
   [[nodiscard]] std::int64_t rows_before(const executed_layer& e) const noexcept {
     return executed_positions(e, size_);
@@ -312,7 +297,8 @@ class decoder {
       if (rows > 0) {
         frame<scalar>& in = all.frame_of(e);
         place(in, e, count);
-        with_architecture(e, [&](const auto& arch) { run_layer(arch, all, steps, e, rows, wanted); });
+        with_architecture(arch_, e.plan, architectures_[static_cast<std::size_t>(e.index)],
+                          [&](const auto& arch) { run_layer(arch, all, steps, e, rows, wanted); });
         if (is_last && !latent) return;
       }
       if (e.leaves && latent) {

@@ -74,7 +74,7 @@ class language_model {
         memory_(bytes_of(spec_of(arch_), sequences, length, saved)),
         buffers_(buffers_in(memory_, spec_of(arch_), sequences, length, saved)) {
     evaluations_.reserve(buffers_.layers.size());
-    for (const frame<scalar>& f : buffers_.frames) parts_of_visits_.emplace_back(f.architecture, spec_of(arch_));
+    for (const frame<scalar>& f : buffers_.frames) frame_architectures_.emplace_back(f.architecture, spec_of(arch_));
   }
 
   [[nodiscard]] const spec& architecture() const noexcept { return spec_of(arch_); }
@@ -222,17 +222,9 @@ class language_model {
             .weights = weights_of<const scalar>(w, e, buffers_.frame_of(e).architecture.width)};
   }
 
-  /// Calls f(handle) with the architecture of the layers of `e`'s visit.
-  template <class F>
-  decltype(auto) with_architecture(const executed_layer& e, F&& f) {
-    if constexpr (Architecture<A>) {
-      if constexpr (is_whole(A::value)) {
-        return f(arch_);
-      } else if (is_whole(e.plan)) {
-        return f(arch_);
-      }
-    }
-    return f(parts_of_visits_[static_cast<std::size_t>(e.in_loop ? e.visit + 1 : 0)]);
+  /// The architecture of the layers of `e`'s visit, as a value.
+  [[nodiscard]] const dynamic_arch& part_of(const executed_layer& e) const noexcept {
+    return frame_architectures_[static_cast<std::size_t>(e.in_loop ? e.visit + 1 : 0)];
   }
 
   /// Executed layer `e`, from its input to the rows behind it.
@@ -240,7 +232,7 @@ class language_model {
     const executed_layer& e = run.step;
     layer_activations<scalar>& a = activations_of(e);
     frame<scalar>& in = buffers_.frame_of(e);
-    return with_architecture(e, [&](const auto& arch) {
+    return with_architecture(arch_, e.plan, part_of(e), [&](const auto& arch) {
       attention_block(arch, backend_, run, in.geometry, length_of(e), a);
       feed_forward_block(arch, backend_, run, in.geometry, a, in.scratch, rows_behind(steps, e.index));
       return losses_of_router(arch, backend_, e, a);
@@ -306,7 +298,7 @@ class language_model {
       double coefficient = 0;
       const layer_gradients<scalar> to{.weights = weights_of<scalar>(dw, e, in.architecture.width),
                                        .coefficient = e.plan.learned ? &coefficient : nullptr};
-      with_architecture(e, [&](const auto& arch) {
+      with_architecture(arch_, e.plan, part_of(e), [&](const auto& arch) {
         feed_forward_block_backward(arch, backend_, run, in.geometry, router_scale, a, in.scratch, gradient, to);
         attention_block_backward(arch, backend_, run, in.geometry, length_of(e), a, in.scratch, gradient, to);
       });
@@ -373,8 +365,8 @@ class language_model {
   std::int64_t length_;
   saved_activations saved_;
   page_block memory_;
-  buffers buffers_;                            ///< in that memory
-  std::vector<dynamic_arch> parts_of_visits_;  ///< the architecture of every frame
+  buffers buffers_;                                ///< in that memory
+  std::vector<dynamic_arch> frame_architectures_;  ///< one a frame
   std::vector<router_evaluation> evaluations_;
   bool has_forward_ = false;  ///< whether the buffers hold a forward pass that no backward pass has consumed
 };

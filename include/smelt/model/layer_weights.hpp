@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <smelt/core/view.hpp>
 #include <smelt/kernels/attention_input.hpp>
+#include <smelt/model/architecture_handle.hpp>
 #include <smelt/model/weights.hpp>
 #include <smelt/spec/schedule.hpp>
 #include <span>
@@ -73,6 +74,20 @@ template <class Scalar>
   for (int i = 0; i < s.loop.visits.runs(); ++i)
     if (!is_whole(visit_list::plan_of(s.loop.visits, i))) return false;
   return true;
+}
+
+/// Calls f(handle) with the architecture of the layers of a visit by `plan`: `arch` where they have its sizes and the
+/// compiler knows it, and `part` otherwise.
+template <ArchitectureHandle A, class F>
+decltype(auto) with_architecture(const A& arch, const visit_plan& plan, const dynamic_arch& part, F&& f) {
+  if constexpr (Architecture<A>) {
+    if constexpr (is_whole(A::value)) {
+      return f(arch);
+    } else if (is_whole(plan)) {
+      return f(arch);
+    }
+  }
+  return f(part);
 }
 
 /// Where the gradients of an executed layer go.
