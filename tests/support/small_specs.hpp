@@ -129,6 +129,9 @@ inline std::vector<named_spec> visit_variants() {
                                 .then({.residual = {1, 2}}, 2)
                                 .then({.compression = 3, .encoder = encoder_kind::softmax, .active = 3}));
   add("sixteen visits", visits(16));
+  add("compressed, under a window in one layer", first({.compression = 2, .position = latent_position::chunk}));
+  all.back().value.attention.window = 2;
+  all.back().value.attention.global_layers = layer_set{}.with(1);
   return all;
 }
 

@@ -267,15 +267,21 @@ TEST_CASE("a compressed visit costs its share of everything, and its square of t
       // Causally T (T + 1) / 2 pairs become n (n + 1) / 2 of n = T / c; of the whole square, exactly the square's
       // share.
       CHECK(less.scores * (tokens * (tokens + 1)) == full.scores * (chunks * (chunks + 1)));
-      const auto square_scores = [&](const visit_plan& plan) {
-        spec s = moe;
-        s.loop = {.first = 1, .count = 4, .visits = visits(1, plan)};
-        spec outside = moe;
-        outside.layers = 2;
-        return flops(s, conventions::full_square, tokens).attention_scores -
-               flops(outside, conventions::full_square, tokens).attention_scores;
-      };
-      CHECK(square_scores({.compression = c}) * c * c == square_scores({}));
+      // So it is of a mean that is given for tokens: latents attend to its c-th part, and are as many fewer.
+      convention given = conventions::full_square;
+      given.positions = attended::given;
+      given.mean_attended = 2 * std::int64_t{c} * c;
+      for (const convention& by : {conventions::full_square, given}) {
+        const auto scores = [&](const visit_plan& plan) {
+          spec s = moe;
+          s.loop = {.first = 1, .count = 4, .visits = visits(1, plan)};
+          spec outside = moe;
+          outside.layers = 2;
+          return flops(s, by, tokens).attention_scores - flops(outside, by, tokens).attention_scores;
+        };
+        CHECK(scores({}) > 0);
+        CHECK(scores({.compression = c}) * c * c == scores({}));
+      }
       // Tokens of a trailing partial chunk add nothing.
       for (int more = 1; more < c; ++more) {
         const visit_cost odd = cost_of_visit(moe, {.compression = c}, tokens + more);

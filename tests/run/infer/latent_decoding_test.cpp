@@ -52,6 +52,19 @@ std::vector<double> logits_of_forward(const spec& s, const weight_buffer<double>
   return logits;
 }
 
+/// Remembers the rotary positions of every layer that is run.
+struct remembering : oracle {
+  std::vector<std::vector<std::int32_t>>* positions;
+
+  template <ShapeOf<attention_input_shape> Shape>
+  void attention_input(Shape shape, const_matrix x, const attention_input_weights<const double>& weights,
+                       indices position, const attention_input_saved<double>& saved,
+                       const query_key_value<double>& out) const {
+    positions->emplace_back(position.begin(), position.end());
+    oracle::attention_input(shape, x, weights, position, saved, out);
+  }
+};
+
 void check_equal(std::span<const double> found, const std::vector<double>& expected) {
   REQUIRE(found.size() == expected.size());
   for (std::size_t i = 0; i < found.size(); ++i) REQUIRE(found[i] == Approx(expected[i]).epsilon(1e-10).margin(1e-12));
@@ -113,4 +126,41 @@ TEST_CASE("two positions of latents are two models", "[infer][visits]") {
   check_equal(logits_of_forward(last, w, std::span(tokens).first(5)),
               logits_of_forward(chunk, w, std::span(tokens).first(5)));
   CHECK(logits_of_forward(last, w, tokens) != logits_of_forward(chunk, w, tokens));
+}
+
+TEST_CASE("a latent stands where its plan says, in a model and in a decoder", "[infer][visits]") {
+  for (const int factor : {2, 3, 4})
+    for (const latent_position position : {latent_position::last_token, latent_position::chunk}) {
+      const spec s = compressed(factor, position);
+      const weight_buffer<double> w = random_weights<double>(s);
+      const std::vector<std::int32_t> tokens = some_tokens(s, 9), targets(9, -1), first(9, 0);
+      std::vector<std::int32_t> all, latents;
+      for (int t = 0; t < 9; ++t) all.push_back(t);
+      for (int j = 1; j * factor <= 9; ++j)
+        latents.push_back(position == latent_position::chunk ? j - 1 : j * factor - 1);
+      std::vector<std::vector<std::int32_t>> positions;
+      remembering backend{{}, &positions};
+      // A layer of tokens, two of latents, the same two of tokens, one of tokens.
+      language_model<dynamic_arch, remembering> model(dynamic_arch(s), backend, 1, 9, saved_activations::none);
+      model.forward(w, {tokens, targets, first, 1, 9});
+      const std::vector<std::vector<std::int32_t>> expected{all, latents, latents, all, all, all};
+      CHECK(positions == expected);
+      decoder<dynamic_arch, remembering> found(dynamic_arch(s), backend, w, 9);
+      positions.clear();
+      static_cast<void>(found.prefill(tokens));
+      CHECK(positions == expected);
+      found.clear();
+      for (std::int32_t t = 0; t < 9; ++t) {
+        INFO("chunks of " << factor << ", token " << t);
+        positions.clear();
+        static_cast<void>(found.decode(tokens[static_cast<std::size_t>(t)]));
+        const std::vector<std::int32_t> here{t};
+        if ((t + 1) % factor != 0) {
+          CHECK(positions == std::vector(4, here));
+          continue;
+        }
+        const std::vector<std::int32_t> latent{latents[static_cast<std::size_t>((t + 1) / factor - 1)]};
+        CHECK(positions == std::vector{here, latent, latent, here, here, here});
+      }
+    }
 }

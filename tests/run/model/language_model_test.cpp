@@ -177,6 +177,82 @@ TEST_CASE("a model for evaluation alone has the losses of any other, and no back
   }
 }
 
+TEST_CASE("a learned coefficient that has come to 0 still has a gradient, and keeps its sign", "[model][visits]") {
+  oracle backend;
+  for (const visit_plan& plan : {visit_plan{.learned = true}, visit_plan{.learned = true, .compression = 2}}) {
+    spec s = smelt_test::tiny;
+    s.layers = 4;
+    s.loop = {.count = loop_spec::half, .visits = visit_list{}.then(plan).then({})};
+    const owned_batch batch(s.vocab, 2, 9);
+    language_model<dynamic_arch, oracle> model(dynamic_arch(s), backend, 2, 9);
+    const loss_scale scale{.cross_entropy = 0.1, .balance = 0.7, .z = 0.05};
+    weight_buffer<double> w = random_weights<double>(s);
+    const auto with = [&](double coefficient) -> const weight_buffer<double>& {
+      w.vector(weight::coefficient, 0)[0] = coefficient;
+      return w;
+    };
+    const double h = 1e-5;
+    const double slope =
+        (total_loss(model, with(h), batch.view(), scale) - total_loss(model, with(-h), batch.view(), scale)) / (2 * h);
+    REQUIRE(std::fabs(slope) > 1e-3);
+    const auto hidden_at = [&](double coefficient) {
+      model.forward(with(coefficient), batch.view());
+      return std::vector<double>(model.hidden().data, model.hidden().data + model.hidden().size());
+    };
+    // Nearer to 0 than 2^-40 is 2^-40, on its own side.
+    const double least = 0x1p-40;
+    CHECK(hidden_at(0) == hidden_at(least));
+    CHECK(hidden_at(least / 8) == hidden_at(least));
+    CHECK(hidden_at(-least / 8) == hidden_at(-least));
+    CHECK(hidden_at(-least) != hidden_at(least));
+    CHECK(hidden_at(2 * least) != hidden_at(least));
+    for (const double coefficient : {0.0, least / 8, -least / 8}) {
+      weight_buffer<double> dw(s);
+      model.forward(with(coefficient), batch.view());
+      model.backward(w, batch.view(), scale, dw);
+      CHECK(dw.vector(weight::coefficient, 0)[0] == Approx(slope).epsilon(1e-4));
+    }
+  }
+}
+
+namespace {
+
+/// Four layers, the middle two visited by each kind of plan that runs layers of other sizes, and by one that does not.
+constexpr spec visited_by(const visit_plan& plan) {
+  spec s = smelt_test::tiny;
+  s.layers = 4;
+  s.loop = {.count = loop_spec::half, .visits = visit_list{}.then(plan).then({})};
+  return s;
+}
+template <visit_plan Plan>
+struct known : arch<visited_by(Plan)> {};
+
+template <class Known>
+void computes_what_any_other_does() {
+  oracle backend;
+  const spec s = Known::value;
+  const weight_buffer<double> w = random_weights<double>(s);
+  const owned_batch batch(s.vocab, 2, 9);
+  const loss_scale scale{.cross_entropy = 0.1, .balance = 0.3, .z = 0.1};
+  language_model<Known, oracle> a({}, backend, 2, 9);
+  language_model<dynamic_arch, oracle> b(dynamic_arch(s), backend, 2, 9);
+  weight_buffer<double> da(s), db(s);
+  CHECK(a.forward_and_backward(w, batch.view(), scale, da).cross_entropy.nats ==
+        b.forward_and_backward(w, batch.view(), scale, db).cross_entropy.nats);
+  CHECK(std::ranges::equal(a.token_losses(), b.token_losses()));
+  CHECK(std::ranges::equal(da.all(), db.all()));
+}
+
+}  // namespace
+
+TEST_CASE("an architecture that the compiler knows computes as one that it does not, whatever its visits run",
+          "[model][visits]") {
+  computes_what_any_other_does<known<visit_plan{.residual = {1, 2}}>>();
+  computes_what_any_other_does<known<visit_plan{.active = 1}>>();
+  computes_what_any_other_does<known<visit_plan{.expert_hidden = {1, 2}}>>();
+  computes_what_any_other_does<known<visit_plan{.compression = 2, .stream = {1, 2}}>>();
+}
+
 TEST_CASE("a looped model equals the unrolled one with copied weights", "[model]") {
   spec looped = smelt_test::tiny;
   looped.loop = {.first = 1, .count = 1, .visits = visits(2, {})};

@@ -143,3 +143,55 @@ TEST_CASE("matrices decay, gains and biases do not", "[model]") {
     CHECK(is_decayed(w) == (p.rows > 1));
   });
 }
+
+TEST_CASE("a visit starts as its plan says", "[model][visits]") {
+  spec s = smelt_test::tiny;
+  s.width = 50;
+  s.layers = 4;
+  s.loop = {.count = 2,
+            .visits = visit_list{}
+                          .then({.residual = {1, 4}, .learned = true, .compression = 3, .encoder = encoder_kind::conv})
+                          .then({.residual = {-3, 2},
+                                 .learned = true,
+                                 .compression = 4,
+                                 .encoder = encoder_kind::softmax,
+                                 .writeback = writeback_kind::scalar})
+                          .then({.compression = 2, .writeback = writeback_kind::normalised, .stream = {1, 2}})};
+  weight_buffer<float> w(s);
+  initialise(w, s, 9);
+  const auto all_are = [&](weight kind, int visit, std::size_t size, float value) {
+    const auto values = w.vector(kind, visit);
+    return values.size() == size && std::ranges::all_of(values, [&](float x) { return x == value; });
+  };
+  CHECK(all_are(weight::coefficient, 0, 1, 0.25F));
+  CHECK(all_are(weight::coefficient, 1, 1, -1.5F));
+  CHECK(all_are(weight::coefficient, 2, 0, 0));
+  CHECK(all_are(weight::encoder, 0, 3 * 50, 1.0F / 3));
+  CHECK(all_are(weight::encoder, 1, 50, 0));
+  CHECK(all_are(weight::encoder, 2, 0, 0));
+  CHECK(all_are(weight::writeback, 0, 3 * 50, 1));
+  CHECK(all_are(weight::writeback, 1, 4, 1));
+  CHECK(all_are(weight::writeback, 2, 2 * 50, 1));
+  const auto deviation = [&](weight kind) {
+    double squares = 0;
+    const auto values = w.vector(kind, 2);
+    for (const float x : values) squares += double(x) * double(x);
+    return std::sqrt(squares / double(values.size()));
+  };
+  // Up writes into the residual stream, down does not; 8 layers are executed.
+  const double matrix = std::sqrt(2.0 / (5 * 50));
+  const double off = 4 / std::sqrt(2.0 * 25 * 50);
+  CHECK(deviation(weight::stream_down) == Approx(matrix).epsilon(off));
+  CHECK(deviation(weight::stream_up) == Approx(matrix / std::sqrt(16.0)).epsilon(off));
+}
+
+TEST_CASE("of what a visit keeps, only matrices decay", "[model][visits]") {
+  for (const weight w : {weight::coefficient, weight::encoder, weight::writeback}) CHECK_FALSE(is_decayed(w));
+  for (const weight w : {weight::stream_down, weight::stream_up}) CHECK(is_decayed(w));
+  for (const weight w : {weight::attention_norm, weight::query_norm, weight::key_norm, weight::ffn_norm,
+                         weight::final_norm, weight::balance_bias})
+    CHECK_FALSE(is_decayed(w));
+  for (const weight w : {weight::embedding, weight::query, weight::key, weight::value, weight::output, weight::router,
+                         weight::expert_gate, weight::expert_down, weight::shared_up, weight::dense_down, weight::head})
+    CHECK(is_decayed(w));
+}

@@ -146,6 +146,33 @@ struct far_sighted : oracle {
   }
 };
 
+/// The same, in second documents alone.
+struct far_sighted_later : oracle {
+  template <class Shape>
+  void attention(Shape shape, const_matrix q, const_matrix k, const_matrix v, indices first, std::int64_t length,
+                 matrix out, vector lse) const {
+    std::vector<double> keys(k.data, k.data + k.size());
+    for (std::int64_t row = 0; row + 1 < k.rows; ++row)
+      if ((row + 1) % length != 0 && first[static_cast<std::size_t>(row)] % length != 0)
+        keys[static_cast<std::size_t>(row * k.cols)] += 0.01 * k(row + 1, 0);
+    oracle::attention(shape, q, const_matrix(keys.data(), k.rows, k.cols), v, first, length, out, lse);
+  }
+};
+
+/// Makes nothing of a chunk behind which a document begins.
+struct border_pool : oracle {
+  void pool(pool_shape shape, const_matrix x, const_matrix w, indices first, std::int64_t length, matrix z) const {
+    oracle::pool(shape, x, w, first, length, z);
+    const std::int64_t chunks = length / shape.factor;
+    for (std::int64_t row = 0; row < z.rows; ++row) {
+      const std::int64_t next = row / chunks * length + (row % chunks + 1) * shape.factor;
+      if (next % length != 0 && first[static_cast<std::size_t>(next)] == next)
+        for (std::int64_t i = 0; i < z.cols; ++i) z(row, i) = 0;
+    }
+  }
+};
+
+static_assert(Backend<far_sighted_later> && Backend<border_pool>);
 static_assert(Backend<early_writeback> && Backend<sequence_pool> && Backend<wide_pool> && Backend<batch_router> &&
               Backend<far_sighted>);
 
@@ -264,6 +291,23 @@ TEST_CASE("keys that know the next token are a leak that the probe finds", "[pro
   REQUIRE(r.leak);
   CHECK(r.leak->length > 1);
   CHECK(r.leak->position == r.leak->prefix - 1);
+}
+
+TEST_CASE("what leaks in second documents alone, or of where a document begins, is found as well",
+          "[probe][causality]") {
+  far_sighted_later by_document;
+  const causality_report later = probe(by_document, looped(visits(2)));
+  INFO(words(later));
+  REQUIRE(later.leak);
+  CHECK(later.leak->document > 0);
+  border_pool by_border;
+  for (const int factor : {2, 3, 4}) {
+    const causality_report r = probe(by_border, compressed(factor));
+    INFO(words(r));
+    REQUIRE(r.leak);
+    CHECK(r.leak->document == factor);
+    CHECK(r.leak->position == factor - 1);
+  }
 }
 
 TEST_CASE("a probe counts what it compared, and one that sees nothing change does not hold", "[probe][causality]") {
