@@ -86,7 +86,7 @@ template <class Count>
 [[nodiscard]] constexpr Count visit_elements_in(const spec& s, const visit_plan& plan, std::int64_t tokens,
                                                 std::int64_t positions) noexcept {
   if (is_plain(plan)) return 0;
-  const bool narrow = !is_whole(plan.stream);
+  const bool narrow = is_narrow(plan);
   const Count latents = Count(positions) * s.width;
   Count n = Count(tokens) * s.width + Count(positions) * width_of(s, plan) * (narrow ? 2 : 1);
   if (plan.compression > 1) n += narrow ? latents * 2 : latents;

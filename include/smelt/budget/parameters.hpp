@@ -149,7 +149,7 @@ template <class Count>
                   : plan.writeback == writeback_kind::scalar ? plan.compression
                                                              : chunk;
   }
-  if (!is_whole(plan.stream)) p.projections = std::int64_t(Count(s.width) * width_of(s, plan) * 2);
+  if (is_narrow(plan)) p.projections = std::int64_t(Count(s.width) * width_of(s, plan) * 2);
   return p;
 }
 

@@ -206,14 +206,6 @@ class decoder {
     return executed_positions(e, size_ + count) - rows_before(e);
   }
 
-  /// Where the rows behind executed layer `i` go, as in a model's own passes.
-  [[nodiscard]] matrix_view<scalar> stream_behind(buffers& all, const schedule& steps, int i, std::int64_t count) {
-    if (i + 1 == steps.size()) return all.output.view();
-    const executed_layer next = steps[i + 1];
-    if (next.enters && has_latents(next.plan)) return all.visits[static_cast<std::size_t>(next.visit)].stream.view();
-    return first(all.layers[static_cast<std::size_t>(i) + 1].input.view(), count);
-  }
-
   template <class T>
   [[nodiscard]] static matrix_view<T> first(matrix_view<T> m, std::int64_t rows) noexcept {
     return {m.data, rows, m.cols};
@@ -222,7 +214,7 @@ class decoder {
   /// From the streams of `count` tokens to the input of the visit's first layer.
   void enter(buffers& all, const executed_layer& e, std::int64_t count) {
     const spec& s = architecture();
-    visit_activations<scalar>& a = all.visits[static_cast<std::size_t>(e.visit)];
+    visit_activations<scalar>& a = all.visit_of(e);
     const matrix_view<scalar> input =
         first(all.layers[static_cast<std::size_t>(e.index)].input.view(), rows_coming(e, count));
     matrix_view<const scalar> wide = first(a.stream.view(), count);
@@ -246,12 +238,12 @@ class decoder {
   /// From what the visit did to the streams of `count` tokens behind it.
   void leave(buffers& all, const schedule& steps, const executed_layer& e, std::int64_t count) {
     const spec& s = architecture();
-    visit_activations<scalar>& a = all.visits[static_cast<std::size_t>(e.visit)];
+    visit_activations<scalar>& a = all.visit_of(e);
     const int entry = e.index + 1 - span_of(s).count;
     const std::int64_t rows = rows_coming(e, count);
     const matrix_view<const scalar> input = first(all.layers[static_cast<std::size_t>(entry)].input.view(), rows);
     const matrix_view<const scalar> before = first(a.stream.view(), count);
-    const matrix_view<scalar> to = stream_behind(all, steps, e.index, count);
+    const matrix_view<scalar> to = all.stream_behind(steps, e.index);
     const linear_shape up = detail::up_shape(s, e.plan);
     if (e.plan.compression == 1) {
       const matrix_view<scalar> increment = first(a.narrow_increment.view(), rows);
@@ -288,7 +280,7 @@ class decoder {
   void run_layers(buffers& all, std::span<const std::int32_t> tokens, bool wanted) {
     const auto count = static_cast<std::int64_t>(tokens.size());
     const schedule steps(architecture());
-    backend_.embed(weights_(weight::embedding), tokens, stream_behind(all, steps, -1, count));
+    backend_.embed(weights_(weight::embedding), tokens, all.stream_behind(steps, -1));
     for (const executed_layer e : steps) {
       const bool latent = has_latents(e.plan);
       const bool is_last = e.index + 1 == steps.size();
@@ -334,10 +326,7 @@ class decoder {
                               kept.values, kept.window, to.attended.view());
     backend_.add_linear(shape<shapes::output>(arch), run.coefficient, last(constant_view(from.input), going_on),
                         to.attended.view(), run.weights.output, to.middle.view());
-    const matrix_view<scalar> behind = is_last ? single_.output.view()
-                                       : e.leaves && latent
-                                           ? all.visits[static_cast<std::size_t>(e.visit)].output.view()
-                                           : stream_behind(all, steps, e.index, rows);
+    const matrix_view<scalar> behind = is_last ? single_.output.view() : all.rows_behind(steps, e.index);
     frame<scalar> part = rest.frame_of(e).first(going_on);
     feed_forward_block(arch, backend_, run, part.geometry, to, part.scratch, first(behind, going_on));
   }

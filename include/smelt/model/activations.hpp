@@ -216,7 +216,7 @@ struct frame {
 /// Whether a visit by `plan` runs on rows of its own, behind an encoder or a projection, instead of the residual
 /// stream.
 [[nodiscard]] constexpr bool has_latents(const visit_plan& plan) noexcept {
-  return plan.compression > 1 || is_narrow(plan);
+  return !is_plain(plan);
 }
 
 /// What a visit that runs on rows of its own saves: R rows of width Hs, where the residual stream has T of width H.
@@ -234,7 +234,7 @@ struct visit_activations {
   visit_activations(const spec& s, const visit_plan& plan, std::int64_t tokens, std::int64_t rows, bool backward,
                     carver& memory) {
     if (!has_latents(plan)) return;
-    const int narrow = stream_width(s, plan);
+    const int narrow = width_of(s, plan);
     const bool both = plan.compression > 1 && is_narrow(plan);
     stream = {memory, tokens, s.width};
     if (both) pooled = {memory, rows, s.width};
@@ -336,6 +336,26 @@ struct model_buffers {
     return frames[static_cast<std::size_t>(e.in_loop ? e.visit + 1 : 0)];
   }
   [[nodiscard]] frame<Scalar>& tokens() noexcept { return frames.front(); }
+  /// What the visit of executed layer `e` keeps. Precondition: `e` is in the loop.
+  [[nodiscard]] visit_activations<Scalar>& visit_of(const executed_layer& e) noexcept {
+    return visits[static_cast<std::size_t>(e.visit)];
+  }
+
+  /// The residual stream behind executed layer `i` of the schedule, which ends its visit or is outside the loop; -1 is
+  /// the embedding. It is the input of the next layer, except that a visit with latents begins with the stream.
+  [[nodiscard]] matrix_view<Scalar> stream_behind(const schedule& steps, int i) noexcept {
+    if (i + 1 == steps.size()) return output.view();
+    const executed_layer next = steps[i + 1];
+    if (next.enters && has_latents(next.plan)) return visit_of(next).stream.view();
+    return layers[static_cast<std::size_t>(next.index)].input.view();
+  }
+
+  /// Where executed layer `i` writes its rows: into the stream behind it, except that a visit with latents ends with an
+  /// output of its own.
+  [[nodiscard]] matrix_view<Scalar> rows_behind(const schedule& steps, int i) noexcept {
+    if (i >= 0 && steps[i].leaves && has_latents(steps[i].plan)) return visit_of(steps[i]).output.view();
+    return stream_behind(steps, i);
+  }
 };
 
 }  // namespace smelt

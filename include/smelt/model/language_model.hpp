@@ -178,7 +178,7 @@ class language_model {
     // Kernels number the assignments of tokens to experts, and with them the tokens, in 32 bits.
     std::int64_t slots = 1;
     for (const executed_layer e : schedule(s))
-      if (has_experts(s, e.layer)) slots = (std::max)(slots, std::int64_t{active_experts(s, e.plan)});
+      if (has_experts(s, e.layer)) slots = (std::max)(slots, std::int64_t{active_of(s, e.plan)});
     const std::int64_t most = (std::numeric_limits<std::int32_t>::max)() / slots / length;
     if (sequences > most)
       throw error(errc::invalid_argument, "a batch of sequences of " + std::to_string(length) + " tokens with " +
@@ -187,26 +187,8 @@ class language_model {
     return arch;
   }
 
-  /// Where the rows behind executed layer `i` of the schedule go: -1 is the embedding. They are the input of the next
-  /// layer, except that a visit with latents begins with the stream and ends with an output of its own.
-  [[nodiscard]] matrix_view<scalar> rows_behind(const schedule& steps, int i) {
-    if (i >= 0 && steps[i].leaves && has_latents(steps[i].plan)) return visit_of(steps[i]).output.view();
-    return stream_behind(steps, i);
-  }
-
-  /// The residual stream behind executed layer `i`, which ends its visit or is outside the loop.
-  [[nodiscard]] matrix_view<scalar> stream_behind(const schedule& steps, int i) {
-    if (i + 1 == steps.size()) return buffers_.output.view();
-    const executed_layer next = steps[i + 1];
-    if (next.enters && has_latents(next.plan)) return visit_of(next).stream.view();
-    return activations_of(next).input.view();
-  }
-
   [[nodiscard]] layer_activations<scalar>& activations_of(const executed_layer& e) {
     return buffers_.layers[static_cast<std::size_t>(e.index)];
-  }
-  [[nodiscard]] visit_activations<scalar>& visit_of(const executed_layer& e) {
-    return buffers_.visits[static_cast<std::size_t>(e.visit)];
   }
   [[nodiscard]] latent_visit latents_of(const executed_layer& e) {
     return {.visit = e.visit, .plan = e.plan, .first = buffers_.tokens().geometry.first, .length = length_};
@@ -234,7 +216,7 @@ class language_model {
     frame<scalar>& in = buffers_.frame_of(e);
     return with_architecture(arch_, e.plan, part_of(e), [&](const auto& arch) {
       attention_block(arch, backend_, run, in.geometry, length_of(e), a);
-      feed_forward_block(arch, backend_, run, in.geometry, a, in.scratch, rows_behind(steps, e.index));
+      feed_forward_block(arch, backend_, run, in.geometry, a, in.scratch, buffers_.rows_behind(steps, e.index));
       return losses_of_router(arch, backend_, e, a);
     });
   }
@@ -245,17 +227,18 @@ class language_model {
     const spec& s = spec_of(arch_);
     const schedule steps(s);
     evaluations_.clear();
-    backend_.embed(w(weight::embedding), batch.inputs, rows_behind(steps, -1));
+    backend_.embed(w(weight::embedding), batch.inputs, buffers_.rows_behind(steps, -1));
     for (const executed_layer e : steps) {
       const bool latent = has_latents(e.plan);
       if (buffers_.frame_of(e).rows > 0) {
-        if (e.enters && latent) enter_visit(s, backend_, w, latents_of(e), visit_of(e), activations_of(e).input.view());
+        if (e.enters && latent)
+          enter_visit(s, backend_, w, latents_of(e), buffers_.visit_of(e), activations_of(e).input.view());
         const router_losses losses = run_layer(steps, run_of(w, e));
         if (has_experts(s, e.layer)) evaluations_.push_back({e.layer, e.visit, losses});
       }
       if (e.leaves && latent)
-        leave_visit(s, backend_, w, latents_of(e), visit_of(e), input_of_visit(steps, e),
-                    stream_behind(steps, e.index));
+        leave_visit(s, backend_, w, latents_of(e), buffers_.visit_of(e), input_of_visit(steps, e),
+                    buffers_.stream_behind(steps, e.index));
     }
     backend_.rms_norm(shape<shapes::norm>(arch_), buffers_.output.view(), w.vector(weight::final_norm),
                       buffers_.normed.view(), buffers_.final_rms);
@@ -287,13 +270,14 @@ class language_model {
       const bool latent = has_latents(e.plan);
       frame<scalar>& in = buffers_.frame_of(e);
       if (in.rows == 0) continue;
-      if (e.leaves && latent) leave_visit_backward(s, backend_, w, latents_of(e), visit_of(e), stream_gradient, dw);
+      if (e.leaves && latent)
+        leave_visit_backward(s, backend_, w, latents_of(e), buffers_.visit_of(e), stream_gradient, dw);
       const layer_run<scalar> run = run_of(w, e);
       // The record of the last executed layer is still there. What a layer writes anew for the next one has its old
       // bits.
       if (saved_ == saved_activations::inputs && !is_last) static_cast<void>(run_layer(steps, run));
       is_last = false;
-      const auto gradient = latent ? visit_of(e).gradient.view() : stream_gradient;
+      const auto gradient = latent ? buffers_.visit_of(e).gradient.view() : stream_gradient;
       layer_activations<scalar>& a = activations_of(e);
       double coefficient = 0;
       const layer_gradients<scalar> to{.weights = weights_of<scalar>(dw, e, in.architecture.width),
@@ -303,7 +287,8 @@ class language_model {
         attention_block_backward(arch, backend_, run, in.geometry, length_of(e), a, in.scratch, gradient, to);
       });
       if (e.plan.learned) dw(weight::coefficient, e.visit).data[0] += static_cast<scalar>(coefficient);
-      if (e.enters && latent) enter_visit_backward(s, backend_, w, latents_of(e), visit_of(e), stream_gradient, dw);
+      if (e.enters && latent)
+        enter_visit_backward(s, backend_, w, latents_of(e), buffers_.visit_of(e), stream_gradient, dw);
     }
     backend_.embed_backward(stream_gradient, batch.inputs, dw(weight::embedding));
   }

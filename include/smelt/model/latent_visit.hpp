@@ -27,10 +27,10 @@ namespace detail {
 inline constexpr std::span<const std::int32_t> one_document{};
 
 [[nodiscard]] constexpr linear_shape down_shape(const spec& s, const visit_plan& plan) noexcept {
-  return {s.width, stream_width(s, plan)};
+  return {s.width, width_of(s, plan)};
 }
 [[nodiscard]] constexpr linear_shape up_shape(const spec& s, const visit_plan& plan) noexcept {
-  return {stream_width(s, plan), s.width};
+  return {width_of(s, plan), s.width};
 }
 [[nodiscard]] constexpr pool_shape pool_shape_of(const spec& s, const visit_plan& plan) noexcept {
   return {s.width, plan.compression, plan.encoder};

@@ -67,7 +67,7 @@ template <class Scalar>
 
 /// Whether the layers of a visit by `plan` have the sizes of the others.
 [[nodiscard]] constexpr bool is_whole(const visit_plan& plan) noexcept {
-  return !is_narrow(plan) && plan.expert_hidden.num == plan.expert_hidden.den && plan.active == 0;
+  return !is_narrow(plan) && is_whole(plan.expert_hidden) && plan.active == 0;
 }
 /// Whether all visits' layers have the sizes of the others.
 [[nodiscard]] constexpr bool is_whole(const spec& s) noexcept {

@@ -215,9 +215,9 @@ class weight_layout {
       case weight::writeback:
         return writeback_extent(s.loop.visits[index]);
       case weight::stream_down:
-        return when(is_narrow(s.loop.visits[index]), stream_width(s, s.loop.visits[index]), width);
+        return when(is_narrow(s.loop.visits[index]), width_of(s, s.loop.visits[index]), width);
       case weight::stream_up:
-        return when(is_narrow(s.loop.visits[index]), width, stream_width(s, s.loop.visits[index]));
+        return when(is_narrow(s.loop.visits[index]), width, width_of(s, s.loop.visits[index]));
     }
     return {};
   }

@@ -76,29 +76,12 @@ struct own_attention {
   return at;
 }
 
-/// Whether a visit by `plan` runs on a part of the residual stream.
-[[nodiscard]] constexpr bool is_narrow(const visit_plan& plan) noexcept {
-  return plan.stream.num != plan.stream.den;
-}
-/// Width of the part of the residual stream that a visit by `plan` runs on.
-[[nodiscard]] constexpr int stream_width(const spec& s, const visit_plan& plan) noexcept {
-  return static_cast<int>(static_cast<long long>(s.width) * plan.stream.num / plan.stream.den);
-}
-/// Hidden units of every routed expert that a visit by `plan` runs.
-[[nodiscard]] constexpr int expert_hidden(const spec& s, const visit_plan& plan) noexcept {
-  return static_cast<int>(static_cast<long long>(s.experts.hidden) * plan.expert_hidden.num / plan.expert_hidden.den);
-}
-/// Routed experts that a token visits in a visit by `plan`.
-[[nodiscard]] constexpr int active_experts(const spec& s, const visit_plan& plan) noexcept {
-  return plan.active == 0 ? s.experts.active : plan.active;
-}
-
 /// The unlooped architecture whose layers a visit by `plan` runs: of its widths and experts.
 [[nodiscard]] constexpr spec visited_architecture(const spec& s, const visit_plan& plan) noexcept {
   spec v = s;
-  v.width = stream_width(s, plan);
-  v.experts.active = active_experts(s, plan);
-  v.experts.hidden = expert_hidden(s, plan);
+  v.width = width_of(s, plan);
+  v.experts.active = active_of(s, plan);
+  v.experts.hidden = hidden_of(s, plan);
   v.loop = {};
   v.exit_gate = false;
   return v;

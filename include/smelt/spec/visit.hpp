@@ -67,9 +67,14 @@ struct visit_plan {
   friend constexpr bool operator==(const visit_plan&, const visit_plan&) = default;
 };
 
+/// Whether the span runs on a share of the channels of the residual stream.
+[[nodiscard]] constexpr bool is_narrow(const visit_plan& plan) noexcept {
+  return !is_whole(plan.stream);
+}
+
 /// Whether the span runs on the residual stream itself: at full resolution and on all of its channels.
 [[nodiscard]] constexpr bool is_plain(const visit_plan& plan) noexcept {
-  return plan.compression == 1 && is_whole(plan.stream);
+  return plan.compression == 1 && !is_narrow(plan);
 }
 
 /// What a list holds where it has no run: all zero, which compilers neither write nor compare at length.
