@@ -3,7 +3,9 @@
 // (kernels/reference/backend.hpp).
 #pragma once
 
+#include <smelt/budget/ablations.hpp>
 #include <smelt/budget/check.hpp>
+#include <smelt/budget/equal_flops.hpp>
 #include <smelt/budget/flops.hpp>
 #include <smelt/budget/kv_cache.hpp>
 #include <smelt/budget/match.hpp>
