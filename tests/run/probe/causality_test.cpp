@@ -172,7 +172,17 @@ struct border_pool : oracle {
   }
 };
 
-static_assert(Backend<far_sighted_later> && Backend<border_pool>);
+/// Adds to a token's logits what the next one's hidden state is.
+struct far_sighted_head : oracle {
+  template <ShapeOf<linear_shape> Shape>
+  void linear(Shape shape, const_matrix x, const_matrix w, matrix y) const {
+    oracle::linear(shape, x, w, y);
+    if (y.cols != smelt_test::tiny.vocab) return;
+    for (std::int64_t row = 0; row + 1 < y.rows; ++row) y(row, 0) += 0.01 * x(row + 1, 0);
+  }
+};
+
+static_assert(Backend<far_sighted_later> && Backend<border_pool> && Backend<far_sighted_head>);
 static_assert(Backend<early_writeback> && Backend<sequence_pool> && Backend<wide_pool> && Backend<batch_router> &&
               Backend<far_sighted>);
 
@@ -308,6 +318,16 @@ TEST_CASE("what leaks in second documents alone, or of where a document begins, 
     CHECK(r.leak->document == factor);
     CHECK(r.leak->position == factor - 1);
   }
+}
+
+TEST_CASE("logits that know the next token are a leak that the probe finds", "[probe][causality]") {
+  far_sighted_head backend;
+  const causality_report r = probe(backend, looped(visits(2)));
+  INFO(words(r));
+  REQUIRE(r.leak);
+  CHECK(r.leak->what == leaked::logits);
+  CHECK(r.leak->hidden_difference == 0);
+  CHECK(r.leak->logit_difference > 0);
 }
 
 TEST_CASE("a probe counts what it compared, and one that sees nothing change does not hold", "[probe][causality]") {
