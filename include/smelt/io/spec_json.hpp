@@ -167,7 +167,10 @@ inline void read(const json& from, const std::string& path, visit_list& to) {
     visit_plan plan;
     int times = 1;
     json of_plan = from[i];
-    if (of_plan.is_object() && of_plan.contains("times")) {
+    std::vector<std::string> known = keys_of<visit_plan>();
+    known.emplace_back("times");
+    check_keys(of_plan, at, known);
+    if (of_plan.contains("times")) {
       read(of_plan["times"], at + ".times", times);
       if (times < 1 || times > max_visits)
         wrong_type(at + ".times", of_plan["times"], "from 1 to " + std::to_string(max_visits));

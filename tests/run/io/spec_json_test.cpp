@@ -192,6 +192,10 @@ TEST_CASE("an unknown key is refused with the nearest known one", "[io][spec_jso
   CHECK_THAT(failure(with("/loop/visits", json::array({{{"compresion", 2}}}))),
              ContainsSubstring("\"loop.visits[0].compresion\"; did you mean \"loop.visits[0].compression\"?"));
   CHECK_THAT(failure(with("/loop/visits", {{"repeat", 2}, {"times", 2}})), ContainsSubstring("\"loop.visits.times\""));
+  // What a list's entry may say besides a plan is known as well.
+  CHECK_THAT(failure(with("/loop/visits", json::array({{{"time", 2}}}))),
+             ContainsSubstring("\"loop.visits[0].time\"; did you mean \"loop.visits[0].times\"?"));
+  CHECK_THAT(failure(with("/loop/visits", json::array({3}))), ContainsSubstring("loop.visits[0] must be an object"));
 }
 
 TEST_CASE("a value of the wrong type is named with its path, what was found and what is needed", "[io][spec_json]") {
