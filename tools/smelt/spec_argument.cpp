@@ -31,21 +31,31 @@ const std::vector<named_spec>& preset_specs() {
 
 namespace {
 
-/// NAME-rR; nothing when `argument` is not of that form, or NAME no preset that can be looped so.
-std::optional<named_spec> looped_preset(const std::string& argument) {
+/// A preset with a number of visits behind its name.
+struct looped_preset {
+  std::optional<named_spec> looped{};
+  std::string obstacle{};  ///< what keeps the preset from being looped so
+};
+
+/// NAME-rR; nothing when `argument` is not the name of a preset with such a suffix.
+std::optional<looped_preset> looped_preset_of(const std::string& argument) {
   const auto at = argument.rfind(visits_suffix);
   if (at == std::string::npos) return std::nullopt;
   const std::string digits = argument.substr(at + std::string(visits_suffix).size());
-  const auto times = digits.find_first_not_of("0123456789") == std::string::npos ? read_count(digits) : std::nullopt;
-  if (!times || *times < 2 || *times > max_visits) return std::nullopt;
-  for (const named_spec& preset : preset_specs())
-    if (preset.name == argument.substr(0, at) && span_of(preset.value).count == 0 && preset.value.layers > 4)
-      return named_spec{argument,
-                        presets::looped_between(preset.value, static_cast<int>(*times)),
-                        "",
-                        preset.control,
-                        "looped " + preset.name,
-                        ""};
+  if (digits.empty() || digits.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
+  for (const named_spec& preset : preset_specs()) {
+    if (preset.name != argument.substr(0, at)) continue;
+    const auto obstacle = [&](const std::string& needed) { return looped_preset{.obstacle = needed}; };
+    const auto times = read_count(digits);
+    if (!times || *times < 2 || *times > max_visits)
+      return obstacle("visits must be from 2 to " + std::to_string(max_visits) + ", found " + digits);
+    if (span_of(preset.value).count != 0) return obstacle(preset.name + " must have no loop of its own, found one");
+    if (preset.value.layers < 5)
+      return obstacle(preset.name + " must have at least 5 layers, so that 2 enter and 2 leave the loop, found " +
+                      std::to_string(preset.value.layers));
+    return looped_preset{.looped = named_spec{argument, presets::looped_between(preset.value, static_cast<int>(*times)),
+                                              "", preset.control, "looped " + preset.name, ""}};
+  }
   return std::nullopt;
 }
 
@@ -54,9 +64,11 @@ std::optional<named_spec> looped_preset(const std::string& argument) {
 named_spec spec_of_argument(const std::string& argument) {
   for (const named_spec& preset : preset_specs())
     if (preset.name == argument) return preset;
-  if (auto looped = looped_preset(argument)) return *std::move(looped);
+  std::optional<looped_preset> counted = looped_preset_of(argument);
+  if (counted && counted->looped) return *std::move(counted->looped);
   std::error_code ignored;
   if (!std::filesystem::exists(argument, ignored)) {
+    if (counted) throw error(errc::invalid_argument, "SPEC \"" + argument + "\": " + counted->obstacle);
     std::vector<std::string> names;
     for (const named_spec& preset : preset_specs()) names.push_back(preset.name);
     std::string nearest;

@@ -84,9 +84,15 @@ TEST_CASE("a preset's name takes a number of visits", "[tools][specs]") {
   CHECK(b["params"]["total"] == json_of({"budget", "small"})["params"]["total"]);
   CHECK(b["sparsity"]["control"] == "small-control");
   CHECK(json_of({"budget", "smelt-200m-baseline-r16"})["spec"]["loop"]["visits"][0]["times"] == 16);
-  // Too many visits, too few, a base of four layers, a loop already.
-  for (const char* name : {"small-r17", "small-r1", "small-r", "small-r2x", "nano-r4", "small-smelt-r4"})
-    CHECK_THAT(refusal({"budget", name}), ContainsSubstring(std::string("\"") + name + "\""));
+  const auto refused = [](const std::string& name, const char* why) {
+    CHECK_THAT(refusal({"budget", name}), ContainsSubstring("\"" + name + "\"") && ContainsSubstring(why));
+  };
+  refused("small-r17", "visits must be from 2 to 16, found 17");
+  refused("small-r1", "visits must be from 2 to 16, found 1");
+  refused("small-r99999999999999999999", "visits must be from 2 to 16, found 99999999999999999999");
+  refused("nano-r4", "nano must have at least 5 layers, so that 2 enter and 2 leave the loop, found 4");
+  refused("small-smelt-r4", "small-smelt must have no loop of its own, found one");
+  for (const char* name : {"small-r", "small-r2x", "smal-r2"}) refused(name, "the nearest presets are");
 }
 
 TEST_CASE("budget prints the published figures of a spec file to the integer", "[tools][budget]") {
