@@ -23,8 +23,7 @@ inline constexpr const char* loop_help =
     "number, each write scaled by 1 over it; or plans joined by +, each of words joined by commas: 1/4 (coefficient, 1 "
     "unless given), learned, c2 (2 tokens a latent), mean|conv|softmax, scaled|direct|scalar|normalised, "
     "last_token|chunk, own (attention), k4 (active experts), f1/2 (hidden units of experts), h1/2 (residual stream), "
-    "x3 "
-    "(three visits by this plan)";
+    "x3 (three visits by this plan)";
 
 /// Examples of --loop for the end of a help text, with the command before them.
 [[nodiscard]] inline std::string loop_examples(const std::string& command) {
@@ -100,6 +99,13 @@ class plan_words {
         return quoted + " is no word of a plan; the nearest is \"" +
                nearest_names(std::string(word), words(), 1).front() + "\"";
     }
+  }
+
+  /// What the words that were read leave open, empty when nothing is.
+  [[nodiscard]] std::string missing() const {
+    if (compression_ || !(encoder_ || writeback_ || position_)) return {};
+    const char* what = encoder_ ? "an encoder" : writeback_ ? "a writeback" : "a position of latents";
+    return std::string(what) + " is given, but no latents; add c2";
   }
 
   [[nodiscard]] const visit_plan& plan() const noexcept { return plan_; }
@@ -193,6 +199,7 @@ class plan_words {
     detail::plan_words words;
     for (const std::string_view word : detail::pieces_of(plan, ','))
       if (const std::string wrong = words.read(word); !wrong.empty()) throw refuse(wrong);
+    if (const std::string wrong = words.missing(); !wrong.empty()) throw refuse(wrong);
     loop.visits = loop.visits.then(words.plan(), words.times());
   }
   if (loop.visits.count > max_visits) throw refuse("visits must be from 1 to " + std::to_string(max_visits));
@@ -202,8 +209,8 @@ class plan_words {
   return loop;
 }
 
-/// The visits as `parse_loop` reads them: `parse_loop("middle:" + plans_text(list)).visits == list`. Precondition: a
-/// valid spec has the list.
+/// The visits as `parse_loop` reads them: `parse_loop("middle:" + plans_text(list)).visits == list`, except for what
+/// plans without latents say of latents. Precondition: a valid spec has the list.
 [[nodiscard]] inline std::string plans_text(const visit_list& list) {
   if (list == visits(list.count)) return std::to_string(list.count);
   std::string text;
@@ -225,9 +232,11 @@ class plan_words {
     add(!(plan.residual == plain.residual), shown(plan.residual));
     add(plan.learned, "learned");
     add(plan.compression != plain.compression, "c" + std::to_string(plan.compression));
-    add(plan.encoder != plain.encoder, name_of_value(plan.encoder));
-    add(plan.writeback != plain.writeback, name_of_value(plan.writeback));
-    add(plan.position != plain.position, name_of_value(plan.position));
+    if (plan.compression > 1) {
+      add(plan.encoder != plain.encoder, name_of_value(plan.encoder));
+      add(plan.writeback != plain.writeback, name_of_value(plan.writeback));
+      add(plan.position != plain.position, name_of_value(plan.position));
+    }
     add(plan.own_attention, "own");
     add(plan.active != plain.active, "k" + std::to_string(plan.active));
     add(!(plan.expert_hidden == plain.expert_hidden), "f" + shown(plan.expert_hidden));
