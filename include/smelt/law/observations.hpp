@@ -91,14 +91,12 @@ class observations {
                                       std::to_string(responses_.size()) + " and " + std::to_string(inputs_.size()));
     }
     const std::size_t count = inputs_.size();
-    prepared_.reserve(count);
-    fitted_.reserve(count);
     for (std::size_t i = 0; i < count; ++i) {
       const auto row = static_cast<std::int64_t>(i);
       check_inputs<F>(inputs_[i], row);
       constexpr bool logs = F::fitted == response::logarithm;
-      detail::check_input(F::name, {logs ? "loss" : "score", logs ? domain::positive : domain::any}, responses_[i], row);
-      prepared_.push_back(F::prepare(inputs_[i]));
+      detail::check_input(F::name, {logs ? "loss" : "score", logs ? domain::positive : domain::any}, responses_[i],
+                          row);
       fitted_.push_back(logs ? std::log(responses_[i]) : responses_[i]);
     }
     order_.resize(count);
@@ -107,12 +105,37 @@ class observations {
       if (inputs_[a] != inputs_[b]) return inputs_[a] < inputs_[b];
       return responses_[a] != responses_[b] ? responses_[a] < responses_[b] : a < b;
     });
+    for (std::size_t k = 0; k < detail::scale_count<F>; ++k) {
+      const std::size_t j = first_of_scale(k);
+      for (const std::size_t i : order_) mean_log_[k] += std::log(inputs_[i][j]) / static_cast<double>(count);
+    }
+    prepared_.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) prepared_.push_back(F::prepare(scaled(inputs_[i], 20)));
+  }
+
+  /// The coefficients for the units of the fit, in which the mean of ln x is 20, from those for the units of the data.
+  [[nodiscard]] coefficients_of<F> to_fit_units(const coefficients_of<F>& p) const { return rescaled<F>(p, factors(20)); }
+  /// And back.
+  [[nodiscard]] coefficients_of<F> to_data_units(const coefficients_of<F>& p) const {
+    scales_of<F> back = factors(20);
+    for (double& f : back) f = -f;
+    return rescaled<F>(p, back);
+  }
+
+  /// A row in units in which the mean of ln x is `centre`, prepared; and the coefficients for them.
+  [[nodiscard]] prepared_of<F> prepared_around(std::size_t row, double centre) const {
+    return F::prepare(scaled(inputs_[row], centre));
+  }
+  [[nodiscard]] coefficients_of<F> to_units_around(const coefficients_of<F>& p, double centre) const {
+    return rescaled<F>(p, factors(centre));
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return inputs_.size(); }
   [[nodiscard]] const inputs_of<F>& inputs(std::size_t row) const { return inputs_[row]; }
   [[nodiscard]] double response_of(std::size_t row) const { return responses_[row]; }
   [[nodiscard]] const prepared_of<F>& prepared(std::size_t row) const { return prepared_[row]; }
+  /// The rows in the order of sums.
+  [[nodiscard]] std::span<const std::size_t> order() const noexcept { return order_; }
   /// ln loss, or the score
   [[nodiscard]] double fitted(std::size_t row) const { return fitted_[row]; }
   [[nodiscard]] const std::vector<double>& responses() const noexcept { return responses_; }
@@ -181,6 +204,26 @@ class observations {
   }
 
  private:
+  [[nodiscard]] static std::size_t first_of_scale(std::size_t k) noexcept {
+    std::size_t j = 0;
+    while (F::inputs[j].scale != static_cast<int>(k)) ++j;
+    return j;
+  }
+
+  [[nodiscard]] scales_of<F> factors(double centre) const {
+    scales_of<F> f{};
+    for (std::size_t k = 0; k < f.size(); ++k) f[k] = centre - mean_log_[k];
+    return f;
+  }
+
+  [[nodiscard]] inputs_of<F> scaled(inputs_of<F> x, double centre) const {
+    const scales_of<F> f = factors(centre);
+    for (std::size_t j = 0; j < x.size(); ++j)
+      if (F::inputs[j].scale >= 0) x[j] *= std::exp(f[static_cast<std::size_t>(F::inputs[j].scale)]);
+    return x;
+  }
+
+  scales_of<F> mean_log_{};
   std::vector<inputs_of<F>> inputs_;
   std::vector<double> responses_;
   std::vector<prepared_of<F>> prepared_;

@@ -5,7 +5,6 @@
 
 #include <Eigen/Cholesky>
 #include <Eigen/Core>
-#include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,9 +14,10 @@ namespace smelt::law {
 
 /// When a minimisation stops.
 struct solver_options {
-  int steps = 500;                  ///< of both kinds together, at most
-  double first = 1, floor = 1e-4;
-  double decrease = 1e-14;          ///< the part of the objective that a step must promise to be worth taking
+  int steps = 500;          ///< at most
+  double decrease = 1e-10;  ///< the part of the objective that a step must promise to be worth taking
+  double first_damping = 1e-2;
+  double least_damping = 1e-8;
 };
 
 /// Where a minimisation ended.
@@ -30,44 +30,82 @@ struct solution {
   bool converged = false;
 };
 
-namespace detail {
-
+/// Between which values each fitted coefficient stays; least = most holds it.
 template <Form F>
-struct bounds_of {
-  [[nodiscard]] static double least(int j) noexcept { return F::coefficients[static_cast<std::size_t>(j)].least; }
-  [[nodiscard]] static double most(int j) noexcept { return F::coefficients[static_cast<std::size_t>(j)].most; }
+struct bounds {
+  coefficients_of<F> least;
+  coefficients_of<F> most;
 
-  static void bring_inside(coefficients_of<F>& p) noexcept {
-    for (int j = 0; j < coefficient_total<F>; ++j) {
-      double& x = p[static_cast<std::size_t>(j)];
-      x = x < least(j) ? least(j) : x > most(j) ? most(j) : x;
+  /// The form's own.
+  [[nodiscard]] static bounds of_form() noexcept {
+    bounds b;
+    for (std::size_t j = 0; j < b.least.size(); ++j) {
+      b.least[j] = F::coefficients[j].least;
+      b.most[j] = F::coefficients[j].most;
     }
+    return b;
+  }
+
+  void bring_inside(coefficients_of<F>& p) const noexcept {
+    for (std::size_t j = 0; j < p.size(); ++j) p[j] = p[j] < least[j] ? least[j] : p[j] > most[j] ? most[j] : p[j];
   }
 
   /// Is coefficient j at a bound, and does the objective fall only beyond it?
-  [[nodiscard]] static bool held(const coefficients_of<F>& p, const coefficient_vector<F>& gradient, int j) noexcept {
-    const double x = p[static_cast<std::size_t>(j)];
-    return (x <= least(j) && gradient[j] > 0) || (x >= most(j) && gradient[j] < 0);
+  [[nodiscard]] bool held(const coefficients_of<F>& p, const coefficient_vector<F>& gradient, int j) const noexcept {
+    const auto i = static_cast<std::size_t>(j);
+    return least[i] == most[i] || (p[i] <= least[i] && gradient[j] > 0) || (p[i] >= most[i] && gradient[j] < 0);
   }
 };
 
+namespace detail {
+
 /// The largest part of the gradient along coefficients that are free to move.
 template <Form F>
-[[nodiscard]] double free_gradient(const coefficients_of<F>& p, const coefficient_vector<F>& gradient) noexcept {
+[[nodiscard]] double free_gradient(const bounds<F>& limits, const coefficients_of<F>& p,
+                                   const coefficient_vector<F>& gradient) noexcept {
   double most = 0;
   for (int j = 0; j < coefficient_total<F>; ++j)
-    if (!bounds_of<F>::held(p, gradient, j)) most = std::fabs(gradient[j]) > most ? std::fabs(gradient[j]) : most;
+    if (!limits.held(p, gradient, j)) most = std::fabs(gradient[j]) > most ? std::fabs(gradient[j]) : most;
   return most;
+}
+
+/// The eigenvalues of a symmetric matrix, in no order: Jacobi's rotations, which find small ones to full precision.
+template <Form F>
+[[nodiscard]] coefficient_vector<F> eigenvalues(coefficient_matrix<F> m) noexcept {
+  constexpr int n = coefficient_total<F>;
+  for (int sweep = 0; sweep < 60; ++sweep) {
+    double off = 0;
+    for (int p = 0; p < n; ++p) {
+      for (int q = 0; q < p; ++q) {
+        if (!(std::fabs(m(p, q)) > 1e-17 * std::sqrt(std::fabs(m(p, p) * m(q, q))))) continue;
+        off += std::fabs(m(p, q));
+        const double theta = (m(q, q) - m(p, p)) / (2 * m(p, q));
+        const double t = (theta < 0 ? -1 : 1) / (std::fabs(theta) + std::sqrt(theta * theta + 1));
+        const double c = 1 / std::sqrt(t * t + 1);
+        const double s = t * c;
+        const coefficient_vector<F> a = m.col(p);
+        const coefficient_vector<F> b = m.col(q);
+        m.col(p) = c * a - s * b;
+        m.col(q) = s * a + c * b;
+        const coefficient_vector<F> d = m.row(p).transpose();
+        const coefficient_vector<F> e = m.row(q).transpose();
+        m.row(p) = (c * d - s * e).transpose();
+        m.row(q) = (s * d + c * e).transpose();
+      }
+    }
+    if (!(off > 0)) break;
+  }
+  return m.diagonal();
 }
 
 /// In place: rows and columns of held coefficients become those of the unit matrix, so that they do not move.
 template <Form F>
-void hold(const coefficients_of<F>& p, const coefficient_vector<F>& gradient, coefficient_matrix<F>& matrix,
+void hold(const bounds<F>& limits, const coefficients_of<F>& p, const coefficient_vector<F>& gradient, coefficient_matrix<F>& matrix,
           coefficient_vector<F>& pull) noexcept {
   constexpr int n = coefficient_total<F>;
   pull = gradient;
   for (int j = 0; j < n; ++j) {
-    if (!bounds_of<F>::held(p, gradient, j)) continue;
+    if (!limits.held(p, gradient, j)) continue;
     pull[j] = 0;
     matrix.row(j).setZero();
     matrix.col(j).setZero();
@@ -79,13 +117,12 @@ void hold(const coefficients_of<F>& p, const coefficient_vector<F>& gradient, co
 
 /// The minimum that damped steps from `start` lead to.
 template <Form F>
-[[nodiscard]] solution<F> minimise(const objective<F>& f, const coefficients_of<F>& start,
-                                   const coefficient_matrix<F>& reference, const solver_options& options = {}) noexcept {
-  using bounds = detail::bounds_of<F>;
+[[nodiscard, gnu::noinline]] solution<F> minimise(const objective<F>& f, const bounds<F>& limits, const coefficients_of<F>& start,
+                                   const solver_options& options = {}) noexcept {
   constexpr int n = coefficient_total<F>;
   solution<F> best;
   best.p = start;
-  bounds::bring_inside(best.p);
+  limits.bring_inside(best.p);
   objective_sums<F> here;
   coefficient_matrix<F> matrix;
   f.evaluate(best.p, here, matrix);
@@ -94,18 +131,18 @@ template <Form F>
 
   double rows = 0;
   for (const row_block<F>& row : f.rows()) rows += sum_of(row.weight);
-  double damping = options.first;
+  double damping = options.first_damping;
   double growth = 4;
   objective_sums<F> there;
   coefficient_matrix<F> there_matrix;
   for (; best.steps < options.steps; ++best.steps) {
     coefficient_matrix<F> system = matrix;
     coefficient_vector<F> pull;
-    detail::hold<F>(best.p, here.gradient, system, pull);
+    detail::hold<F>(limits, best.p, here.gradient, system, pull);
     coefficient_matrix<F> damped = system;
     const double weight = (std::min)(1.0, rows * f.delta() * f.delta() / here.value);
-    damped += (damping * weight) * reference;
-    for (int j = 0; j < n; ++j) damped(j, j) += 1e-10 * system(j, j) + (std::numeric_limits<double>::min)();
+    for (int j = 0; j < n; ++j)
+      damped(j, j) += damping * weight * rows + 1e-10 * system(j, j) + (std::numeric_limits<double>::min)();
     const Eigen::LLT<coefficient_matrix<F>, Eigen::Lower> factors(damped);
     if (factors.info() != Eigen::Success) {
       damping = damping * growth + 1e-12;
@@ -116,7 +153,7 @@ template <Form F>
     coefficient_vector<F> step = -factors.solve(pull);
     coefficients_of<F> next = best.p;
     for (int j = 0; j < n; ++j) next[static_cast<std::size_t>(j)] += step[j];
-    bounds::bring_inside(next);
+    limits.bring_inside(next);
     for (int j = 0; j < n; ++j) step[j] = next[static_cast<std::size_t>(j)] - best.p[static_cast<std::size_t>(j)];
     const double promised =
         -(pull.dot(step) + 0.5 * step.dot(system.template selfadjointView<Eigen::Lower>() * step));
@@ -130,7 +167,7 @@ template <Form F>
       const double ratio = gained / promised;
       const double t = 2 * ratio - 1;
       damping *= (std::max)(1.0 / 5, 1 - t * t * t);
-      damping = (std::max)(damping, options.floor);
+      damping = (std::max)(damping, options.least_damping);
       growth = 4;
       best.p = next;
       here = there;
@@ -142,28 +179,28 @@ template <Form F>
       if (damping > 1e12) break;
     }
   }
-  best.gradient = detail::free_gradient<F>(best.p, here.gradient);
+  best.gradient = detail::free_gradient<F>(limits, best.p, here.gradient);
   return best;
 }
 
 /// Newton's steps from a point near a minimum, until rounding is all that is left of the gradient.
 template <Form F>
-[[nodiscard]] solution<F> polish(const objective<F>& f, const coefficients_of<F>& start, int steps = 100) noexcept {
-  using bounds = detail::bounds_of<F>;
+[[nodiscard, gnu::noinline]] solution<F> polish(const objective<F>& f, const bounds<F>& limits, const coefficients_of<F>& start,
+                                 int steps = 100) noexcept {
   constexpr int n = coefficient_total<F>;
   solution<F> best;
   best.p = start;
-  bounds::bring_inside(best.p);
+  limits.bring_inside(best.p);
   objective_sums<F> here;
   f.evaluate(best.p, here);
   best.value = here.value;
-  best.gradient = detail::free_gradient<F>(best.p, here.gradient);
+  best.gradient = detail::free_gradient<F>(limits, best.p, here.gradient);
   if (!std::isfinite(here.value)) return best;
   coefficient_matrix<F> system;
   for (; best.steps < steps; ++best.steps) {
     f.hessian(best.p, system);
     coefficient_vector<F> pull;
-    detail::hold<F>(best.p, here.gradient, system, pull);
+    detail::hold<F>(limits, best.p, here.gradient, system, pull);
     // scaled to a unit diagonal, then lifted until it is positive definite
     coefficient_vector<F> scale;
     for (int j = 0; j < n; ++j) scale[j] = 1 / std::sqrt((std::max)(std::fabs(system(j, j)), 1e-300));
@@ -171,9 +208,9 @@ template <Form F>
     Eigen::LLT<coefficient_matrix<F>, Eigen::Lower> factors(scaled);
     const bool convex = factors.info() == Eigen::Success;
     if (!convex) {
-      const Eigen::SelfAdjointEigenSolver<coefficient_matrix<F>> spectrum(scaled, Eigen::EigenvaluesOnly);
-      if (spectrum.info() != Eigen::Success || !std::isfinite(spectrum.eigenvalues()[0])) break;
-      scaled.diagonal().array() += -1.5 * spectrum.eigenvalues()[0] + 1e-12;
+      const double least = detail::eigenvalues<F>(scaled).minCoeff();
+      if (!std::isfinite(least)) break;
+      scaled.diagonal().array() += -1.5 * least + 1e-12;
       factors.compute(scaled);
       if (factors.info() != Eigen::Success) break;
     }
@@ -184,9 +221,9 @@ template <Form F>
     for (double part = 1; part > 1e-10; part *= 0.5) {
       for (int j = 0; j < n; ++j)
         next[static_cast<std::size_t>(j)] = best.p[static_cast<std::size_t>(j)] + part * step[j];
-      bounds::bring_inside(next);
+      limits.bring_inside(next);
       f.evaluate(next, there);
-      const double gradient = detail::free_gradient<F>(next, there.gradient);
+      const double gradient = detail::free_gradient<F>(limits, next, there.gradient);
       // near the minimum the value is flat to rounding, and only the gradient still tells better from worse
       const bool flat = there.value <= here.value * (1 + 1e-13) && gradient < 0.5 * best.gradient;
       if (there.value < here.value * (1 - 1e-13) || flat) {
@@ -201,7 +238,7 @@ template <Form F>
     best.p = next;
     here = there;
     best.value = here.value;
-    best.gradient = detail::free_gradient<F>(best.p, here.gradient);
+    best.gradient = detail::free_gradient<F>(limits, best.p, here.gradient);
   }
   return best;
 }
