@@ -37,7 +37,7 @@ struct fit_options {
   double delta = 1e-3;                ///< of Huber's loss, in units of ln loss (or of the score)
   std::int64_t random_starts = 0;     ///< 0: the form's grid; else so many points drawn in the same box
   std::uint64_t seed = 0;             ///< of random starts
-  std::vector<std::pair<std::string, double>> hold;  ///< coefficients that are not fitted, as named and shown
+  std::vector<std::pair<std::string, double>> hold{};  ///< coefficients that are not fitted, as named and shown
   std::size_t threads = 0;            ///< 0: one a core. Results do not depend on it
   reduction report = reduction::sum;  ///< of the objective shown
   double factor = 1;                  ///< on the objective shown
