@@ -172,6 +172,17 @@ template <Form F>
   return starts;
 }
 
+/// sum |r|, for coefficients in the units of the fit.
+template <Form F>
+[[nodiscard]] double sum_of_sizes(const observations<F>& data, const coefficients_of<F>& p) {
+  double sum = 0;
+  for (const std::size_t i : data.order()) {
+    coefficients_of<F> gradient;
+    sum += std::fabs(F::evaluate(p, data.prepared(i), gradient) - data.fitted(i));
+  }
+  return sum;
+}
+
 inline constexpr double smallest_delta = 1e-8;
 
 /// The minimum near `start` for the options' loss: for small deltas along a path from a larger one.
@@ -411,9 +422,8 @@ template <Form F>
   r.objective = best.value;
   r.gradient = best.gradient;
   if (options.loss == residual_loss::least_absolute) {
-    // Huber's loss over delta tends to |r|
-    r.objective /= delta;
-    r.gradient /= delta;
+    r.objective = detail::sum_of_sizes(data, best.p);
+    r.gradient /= delta;  // Huber's loss over delta tends to |r|
   }
   r.shown_objective =
       r.objective * options.factor / (options.report == reduction::mean ? static_cast<double>(r.rows) : 1.0);
@@ -434,7 +444,7 @@ template <Form F>
   }
   if (next) {
     const coefficients_of<F> other = values_from_fitted<F>(data.to_data_units(next->p));
-    r.next_best = basin{next->value / (options.loss == residual_loss::least_absolute ? delta : 1.0),
+    r.next_best = basin{options.loss == residual_loss::least_absolute ? detail::sum_of_sizes(data, next->p) : next->value,
                         std::vector<double>(other.begin(), other.end())};
   }
 
