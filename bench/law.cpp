@@ -3,8 +3,8 @@
 //
 //   law [--quick] [--threads N] [--rows FILE.csv] [--json FILE]
 //
-// The rows are those of FILE.csv (columns N, D, loss), else 240 drawn from a law with noise. law_scipy.py beside this file
-// fits the same rows with SciPy and prints the ratios.
+// The rows are those of FILE.csv (columns N, D, loss), else 240 drawn from a law with noise. law_scipy.py beside this
+// file fits the same rows with SciPy and prints the ratios.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -56,7 +56,8 @@ double best_seconds(int rounds, Work&& work) {
 observations<chinchilla> read_rows(const std::string& name) {
   std::ifstream file(name);
   std::string line;
-  if (!std::getline(file, line)) throw smelt::error(smelt::errc::io, "rows must be a file of N, D, loss; found '" + name + "'");
+  if (!std::getline(file, line))
+    throw smelt::error(smelt::errc::io, "rows must be a file of N, D, loss; found '" + name + "'");
   std::vector<inputs_of<chinchilla>> x;
   std::vector<double> y;
   while (std::getline(file, line)) {
@@ -102,7 +103,8 @@ observations<sparse_compute> sparse_rows() {
   for (const double f : {6.5e8, 1.28e9, 3.8e9, 1e10})
     for (const double s : {0.85, 0.95, 0.97})
       for (int i = 0; i < 6; ++i) {
-        x.push_back({f * (1 + 0.004 * random.normal(at)), s + 0.002 * random.normal(at + 1), 2e10 * std::pow(11, i / 5.0)});
+        x.push_back(
+            {f * (1 + 0.004 * random.normal(at)), s + 0.002 * random.normal(at + 1), 2e10 * std::pow(11, i / 5.0)});
         y.push_back(predict<sparse_compute>(published::smelt_baseline(), x.back()) *
                     std::exp(1.5e-3 * random.normal(at + 2)));
         at += 3;
@@ -166,34 +168,35 @@ std::vector<contestant> compare_solvers(int start_count) {
   constexpr double scale = 1e6;
 #if SMELT_BENCH_NLOPT
   for (const auto& [name, algorithm] : {std::pair{"NLopt SLSQP", NLOPT_LD_SLSQP}, {"NLopt L-BFGS", NLOPT_LD_LBFGS}}) {
-    all.push_back(race(name, f, starts, full.objective, [&, algorithm = algorithm](sparse_point& p, std::int64_t& evaluations) {
-      struct state {
-        const objective<sparse_compute>* f;
-        std::int64_t* evaluations;
-      } s{&f, &evaluations};
-      nlopt_opt solver = nlopt_create(algorithm, 6);
-      nlopt_set_min_objective(
-          solver,
-          [](unsigned, const double* x, double* gradient, void* self) {
-            const state& known = *static_cast<state*>(self);
-            sparse_point q;
-            std::copy(x, x + 6, q.begin());
-            objective_sums<sparse_compute> sums;
-            known.f->evaluate(q, sums);
-            ++*known.evaluations;
-            for (int j = 0; gradient != nullptr && j < 6; ++j) gradient[j] = scale * sums.gradient[j];
-            return scale * sums.value;
-          },
-          &s);
-      nlopt_set_lower_bounds(solver, limits.least.data());
-      nlopt_set_upper_bounds(solver, limits.most.data());
-      nlopt_set_ftol_rel(solver, 1e-10);
-      nlopt_set_maxeval(solver, 5000);
-      double value = 0;
-      const nlopt_result result = nlopt_optimize(solver, p.data(), &value);
-      nlopt_destroy(solver);
-      return result > 0;
-    }));
+    all.push_back(
+        race(name, f, starts, full.objective, [&, algorithm = algorithm](sparse_point& p, std::int64_t& evaluations) {
+          struct state {
+            const objective<sparse_compute>* f;
+            std::int64_t* evaluations;
+          } s{&f, &evaluations};
+          nlopt_opt solver = nlopt_create(algorithm, 6);
+          nlopt_set_min_objective(
+              solver,
+              [](unsigned, const double* x, double* gradient, void* self) {
+                const state& known = *static_cast<state*>(self);
+                sparse_point q;
+                std::copy(x, x + 6, q.begin());
+                objective_sums<sparse_compute> sums;
+                known.f->evaluate(q, sums);
+                ++*known.evaluations;
+                for (int j = 0; gradient != nullptr && j < 6; ++j) gradient[j] = scale * sums.gradient[j];
+                return scale * sums.value;
+              },
+              &s);
+          nlopt_set_lower_bounds(solver, limits.least.data());
+          nlopt_set_upper_bounds(solver, limits.most.data());
+          nlopt_set_ftol_rel(solver, 1e-10);
+          nlopt_set_maxeval(solver, 5000);
+          double value = 0;
+          const nlopt_result result = nlopt_optimize(solver, p.data(), &value);
+          nlopt_destroy(solver);
+          return result > 0;
+        }));
   }
 #endif
 #if SMELT_BENCH_LBFGSB
@@ -269,9 +272,10 @@ int run(int count, char** arguments) {
   coefficient_matrix<chinchilla> matrix;
   const int repeats = quick ? 100 : 20'000;
   const auto each = [&](auto&& work) {
-    return best_seconds(rounds, [&] {
-             for (int i = 0; i < repeats; ++i) work();
-           }) /
+    return best_seconds(rounds,
+                        [&] {
+                          for (int i = 0; i < repeats; ++i) work();
+                        }) /
            repeats;
   };
   nlohmann::json out;
@@ -306,10 +310,8 @@ int run(int count, char** arguments) {
   for (const contestant& c : compare_solvers(quick ? 10 : 200)) {
     std::printf("%-33s %8d %8d %12lld %8.4f\n", c.name.c_str(), c.reached, c.failures,
                 static_cast<long long>(c.evaluations), c.seconds);
-    out["solvers"][c.name] = {{"reached", c.reached},
-                              {"gave_up", c.failures},
-                              {"evaluations", c.evaluations},
-                              {"seconds", c.seconds}};
+    out["solvers"][c.name] = {
+        {"reached", c.reached}, {"gave_up", c.failures}, {"evaluations", c.evaluations}, {"seconds", c.seconds}};
   }
   if (!json.empty()) std::ofstream(json) << out.dump(2) << "\n";
   return 0;

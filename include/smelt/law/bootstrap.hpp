@@ -43,21 +43,21 @@ struct bootstrap_result {
 
   /// The interval of one coefficient as written (A, not ln A).
   [[nodiscard]] interval of_coefficient(std::size_t j, double level = 0.95) const {
-    return percentile_interval(map([j](const coefficients_of<F>& p) {
-                                 return F::coefficients[j].logarithmic ? std::exp(p[j]) : p[j];
-                               }),
-                               level);
+    return percentile_interval(
+        map([j](const coefficients_of<F>& p) { return F::coefficients[j].logarithmic ? std::exp(p[j]) : p[j]; }),
+        level);
   }
 };
 
-/// Refits `full` (made with `options`) to every draw. unit_of_row[i] is the unit that row i belongs to; empty: each row is
-/// a unit. Throws mismatch when units and rows do not fit together.
+/// Refits `full` (made with `options`) to every draw. unit_of_row[i] is the unit that row i belongs to; empty: each row
+/// is a unit. Throws mismatch when units and rows do not fit together.
 template <Form F>
 [[nodiscard]] bootstrap_result<F> bootstrap(const observations<F>& data, const fit_result& full,
                                             const resampling& draws, const fit_options& options = {},
                                             std::span<const std::size_t> unit_of_row = {}) {
   if (unit_of_row.empty() ? draws.units != data.size() : unit_of_row.size() != data.size()) {
-    throw error(errc::mismatch, "a bootstrap needs a unit for each of " + std::to_string(data.size()) + " rows, found " +
+    throw error(errc::mismatch, "a bootstrap needs a unit for each of " + std::to_string(data.size()) +
+                                    " rows, found " +
                                     std::to_string(unit_of_row.empty() ? draws.units : unit_of_row.size()));
   }
   for (const std::size_t unit : unit_of_row) {

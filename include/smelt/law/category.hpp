@@ -14,8 +14,8 @@ enum class category_freedom {
   irreducible_and_amplitude,  ///< E and A
 };
 
-/// The law `whole`, with E (and A) refitted to `data`, the losses of the same runs on one category. The other options of
-/// the fit are taken from `options`.
+/// The law `whole`, with E (and A) refitted to `data`, the losses of the same runs on one category. The other options
+/// of the fit are taken from `options`.
 [[nodiscard]] inline fit_result refit_category(const observations<sparse_compute>& data, const fit_result& whole,
                                                category_freedom freedom = category_freedom::irreducible,
                                                fit_options options = {}) {

@@ -49,21 +49,17 @@ template <int Direction>
 
 }  // namespace detail
 
-/// Fits y(l) to the baseline's (loss, score) and compares others with it. Where higher scores are better the curve falls
-/// with the loss (d = -1), else it rises. Least squares unless `options` says otherwise.
-[[nodiscard]] inline downstream_result downstream_residuals(std::span<const double> base_losses,
-                                                            std::span<const double> base_scores,
-                                                            std::span<const double> losses,
-                                                            std::span<const double> scores, better good,
-                                                            const fit_options& options = {
-                                                                .loss = residual_loss::least_squares}) {
+/// Fits y(l) to the baseline's (loss, score) and compares others with it. Where higher scores are better the curve
+/// falls with the loss (d = -1), else it rises. Least squares unless `options` says otherwise.
+[[nodiscard]] inline downstream_result downstream_residuals(
+    std::span<const double> base_losses, std::span<const double> base_scores, std::span<const double> losses,
+    std::span<const double> scores, better good, const fit_options& options = {.loss = residual_loss::least_squares}) {
   if (losses.size() != scores.size()) {
-    throw error(errc::mismatch, "as many scores as losses are needed, found " + std::to_string(scores.size()) + " and " +
-                                    std::to_string(losses.size()));
+    throw error(errc::mismatch, "as many scores as losses are needed, found " + std::to_string(scores.size()) +
+                                    " and " + std::to_string(losses.size()));
   }
-  return good == better::higher
-             ? detail::against_curve<-1>(base_losses, base_scores, losses, scores, good, options)
-             : detail::against_curve<1>(base_losses, base_scores, losses, scores, good, options);
+  return good == better::higher ? detail::against_curve<-1>(base_losses, base_scores, losses, scores, good, options)
+                                : detail::against_curve<1>(base_losses, base_scores, losses, scores, good, options);
 }
 
 }  // namespace smelt::law

@@ -1,5 +1,5 @@
-// What are a law's coefficients, and how far can they be trusted? The best minimum of many starts, polished, with all that
-// is needed to doubt it.
+// What are a law's coefficients, and how far can they be trusted? The best minimum of many starts, polished, with all
+// that is needed to doubt it.
 #pragma once
 
 #include <algorithm>
@@ -23,9 +23,9 @@ namespace smelt::law {
 
 /// How a residual is counted.
 enum class residual_loss {
-  huber,            ///< r^2/2 up to delta, delta (|r| - delta/2) beyond
-  least_absolute,   ///< |r|: the limit of Huber's loss / delta for delta -> 0, taken at delta = 1e-8
-  least_squares,    ///< r^2/2: the limit for delta -> infinity
+  huber,           ///< r^2/2 up to delta, delta (|r| - delta/2) beyond
+  least_absolute,  ///< |r|: the limit of Huber's loss / delta for delta -> 0, taken at delta = 1e-8
+  least_squares,   ///< r^2/2: the limit for delta -> infinity
 };
 
 /// Whether the objective that is reported is a sum or a mean over rows. The fit is the same.
@@ -34,13 +34,13 @@ enum class reduction { sum, mean };
 /// What a fit is asked for.
 struct fit_options {
   residual_loss loss = residual_loss::huber;
-  double delta = 1e-3;                ///< of Huber's loss, in units of ln loss (or of the score)
-  std::int64_t random_starts = 0;     ///< 0: the form's grid; else so many points drawn in the same box
-  std::uint64_t seed = 0;             ///< of random starts
+  double delta = 1e-3;             ///< of Huber's loss, in units of ln loss (or of the score)
+  std::int64_t random_starts = 0;  ///< 0: the form's grid; else so many points drawn in the same box
+  std::uint64_t seed = 0;          ///< of random starts
   std::vector<std::pair<std::string, double>> hold{};  ///< coefficients that are not fitted, as named and shown
-  std::size_t threads = 0;            ///< 0: one a core. Results do not depend on it
-  reduction report = reduction::sum;  ///< of the objective shown
-  double factor = 1;                  ///< on the objective shown
+  std::size_t threads = 0;                             ///< 0: one a core. Results do not depend on it
+  reduction report = reduction::sum;                   ///< of the objective shown
+  double factor = 1;                                   ///< on the objective shown
 };
 
 /// Where a coefficient ended.
@@ -62,12 +62,12 @@ struct fit_result {
 
   residual_loss loss = residual_loss::huber;
   double delta = 0;
-  double objective = 0;  ///< the sum
+  double objective = 0;        ///< the sum
   double shown_objective = 0;  ///< sum or mean, times the factor asked for
-  double gradient = 0;   ///< largest part of the sum's gradient, along coefficients that are free
-  double rmse_log = 0;   ///< of ln loss (0 for scores)
-  double rmse = 0;       ///< of the loss or score
-  double r_squared = 0;  ///< of the loss or score
+  double gradient = 0;         ///< largest part of the sum's gradient, along coefficients that are free
+  double rmse_log = 0;         ///< of ln loss (0 for scores)
+  double rmse = 0;             ///< of the loss or score
+  double r_squared = 0;        ///< of the loss or score
   double mean_absolute_log = 0;
   double condition = 0;  ///< of the Jacobian, inputs centred, columns of length 1
   std::int64_t rows = 0;
@@ -103,8 +103,8 @@ template <Form F>
     if (j == F::coefficients.size()) {
       std::vector<std::string> known;
       for (const coefficient& c : F::coefficients) known.emplace_back(c.name);
-      throw error(errc::invalid_argument, std::string(F::name) + " has no coefficient '" + name + "' to hold; did you mean " +
-                                              nearest_names(name, known, 1).front() + "?");
+      throw error(errc::invalid_argument, std::string(F::name) + " has no coefficient '" + name +
+                                              "' to hold; did you mean " + nearest_names(name, known, 1).front() + "?");
     }
     if (!std::isfinite(value) || (F::coefficients[j].logarithmic && value <= 0)) {
       throw error(errc::invalid_argument, std::string(F::name) + ": held coefficient " + name + " must be " +
@@ -195,8 +195,11 @@ template <Form F>
     start = polish(f, limits, start, 30).p;
   }
   f.set_delta(delta);
-  const solution<F> near = minimise(f, limits, start, {.decrease = 1e-8});
-  return polish(f, limits, near.p);
+  // Newton's steps get there from afar in most cases; the slower ones come first where they do not
+  const solution<F> near = minimise(f, limits, start, {.decrease = 1e-3});
+  const solution<F> quick = polish(f, limits, near.p, 40);
+  if (quick.converged) return quick;
+  return polish(f, limits, minimise(f, limits, quick.p, {.decrease = 1e-8}).p);
 }
 
 }  // namespace detail
@@ -295,8 +298,7 @@ template <Form F>
   }
   const coefficient_vector<F> lengths = products.diagonal().cwiseSqrt();
   if (!(lengths.minCoeff() > 0)) return unbounded;
-  for (int j = 0; j < coefficient_total<F>; ++j)
-    products.col(j) = products.col(j).cwiseQuotient(lengths) / lengths[j];
+  for (int j = 0; j < coefficient_total<F>; ++j) products.col(j) = products.col(j).cwiseQuotient(lengths) / lengths[j];
   // of J^T J, whose condition is the square: good to about 1e8, far above the limit that matters
   const coefficient_vector<F> spectrum = detail::eigenvalues<F>(products);
   const double least = spectrum.minCoeff();
@@ -318,9 +320,9 @@ void check_enough_rows(const observations<F>& data, std::size_t free) {
   }
 }
 
-/// Fits a form. `starts`, where given, are tried in place of the form's own: coefficients as fitted, for the data's units.
-/// Throws invalid_argument for too few rows, equal responses, a delta that is not above 0, or coefficients to hold that
-/// do not exist.
+/// Fits a form. `starts`, where given, are tried in place of the form's own: coefficients as fitted, for the data's
+/// units. Throws invalid_argument for too few rows, equal responses, a delta that is not above 0, or coefficients to
+/// hold that do not exist.
 template <Form F>
 [[nodiscard]] fit_result fit(const observations<F>& data, const fit_options& options = {},
                              std::span<const coefficients_of<F>> starts = {}) {
@@ -329,7 +331,8 @@ template <Form F>
     throw error(errc::invalid_argument, "delta of Huber's loss must be above 0, found " + detail::shown(options.delta));
   }
   if (!(options.factor > 0 && std::isfinite(options.factor)))
-    throw error(errc::invalid_argument, "factor on the objective must be above 0, found " + detail::shown(options.factor));
+    throw error(errc::invalid_argument,
+                "factor on the objective must be above 0, found " + detail::shown(options.factor));
   const bounds<F> data_limits = detail::limits_of<F>(options);
   std::size_t free = 0;
   for (std::size_t j = 0; j < n; ++j) free += data_limits.least[j] < data_limits.most[j] ? 1u : 0u;
@@ -351,11 +354,11 @@ template <Form F>
   const std::vector<row_block<F>> rows = data.blocks();
   std::vector<solution<F>> ends(points.size());
   const auto run = [&](std::size_t count, auto&& each) {
-    for_indices(count, options.threads, [&] {
-      return [&, f = objective<F>(rows, first_delta)](std::size_t i) mutable { each(f, i); };
-    });
+    for_indices(count, options.threads,
+                [&] { return [&, f = objective<F>(rows, first_delta)](std::size_t i) mutable { each(f, i); }; });
   };
-  run(points.size(), [&](objective<F>& f, std::size_t i) { ends[i] = minimise(f, limits, points[i], {.decrease = 1e-4}); });
+  run(points.size(),
+      [&](objective<F>& f, std::size_t i) { ends[i] = minimise(f, limits, points[i], {.decrease = 1e-4}); });
 
   // those that may share the best minimum go on
   const double floor = 1e-24 * static_cast<double>(data.size());
@@ -444,8 +447,9 @@ template <Form F>
   }
   if (next) {
     const coefficients_of<F> other = values_from_fitted<F>(data.to_data_units(next->p));
-    r.next_best = basin{options.loss == residual_loss::least_absolute ? detail::sum_of_sizes(data, next->p) : next->value,
-                        std::vector<double>(other.begin(), other.end())};
+    r.next_best =
+        basin{options.loss == residual_loss::least_absolute ? detail::sum_of_sizes(data, next->p) : next->value,
+              std::vector<double>(other.begin(), other.end())};
   }
 
   for (std::size_t j = 0; j < n; ++j) {
@@ -462,8 +466,7 @@ template <Form F>
   }
   if (r.next_best && r.next_best->objective < 1.05 * r.objective)
     r.warnings.push_back("another minimum is within 5 % of the best: " + detail::shown(r.next_best->objective));
-  if (r.failed > 0)
-    r.warnings.push_back("the objective was not finite at " + std::to_string(r.failed) + " starts");
+  if (r.failed > 0) r.warnings.push_back("the objective was not finite at " + std::to_string(r.failed) + " starts");
   const double steep = 1e-9 * (std::max)(r.objective, std::fabs(delta) < 1 ? delta : 1.0);
   if (options.loss != residual_loss::least_absolute && r.gradient > (std::max)(1e-12, steep))
     r.warnings.push_back("the gradient at the minimum is " + detail::shown(r.gradient) + ", not 0");

@@ -16,11 +16,11 @@ namespace smelt::law {
 
 /// Which numbers an input can be.
 enum class domain {
-  positive,         ///< x > 0
-  at_least_one,     ///< x >= 1
-  zero_to_one,      ///< 0 <= x < 1
-  any,              ///< every finite number
-  not_negative,     ///< x >= 0
+  positive,      ///< x > 0
+  at_least_one,  ///< x >= 1
+  zero_to_one,   ///< 0 <= x < 1
+  any,           ///< every finite number
+  not_negative,  ///< x >= 0
 };
 
 /// One column of the data.
@@ -66,8 +66,8 @@ inline constexpr std::size_t input_count = F::inputs.size();
 template <class F>
 inline constexpr std::size_t coefficient_count = F::coefficients.size();
 template <class F>
-inline constexpr std::size_t prepared_count = std::tuple_size_v<decltype(F::prepare(
-    std::declval<const std::array<double, input_count<F>>&>()))>;
+inline constexpr std::size_t prepared_count =
+    std::tuple_size_v<decltype(F::prepare(std::declval<const std::array<double, input_count<F>>&>()))>;
 template <class F>
 inline constexpr std::size_t start_dimensions = F::start_levels.size();
 
@@ -105,7 +105,8 @@ using prepared_of = std::array<double, detail::prepared_count<F>>;
 ///     };
 ///
 /// The fit measures inputs that have a scale in units in which the mean of ln x is 20, whatever units they arrive in:
-/// that is what prepare and start see. `evaluate` is compiled for plain doubles, for packs of rows, and for packs with derivatives (the Hessian).
+/// that is what prepare and start see. `evaluate` is compiled for plain doubles, for packs of rows, and for packs with
+/// derivatives (the Hessian).
 template <class F>
 concept Form = requires(const inputs_of<F>& raw, const prepared_of<F>& x, const coefficients_of<F>& p,
                         coefficients_of<F>& gradient, const data_summary<detail::prepared_count<F>>& data,
@@ -138,10 +139,10 @@ using scales_of = std::array<double, detail::scale_count<F>>;
 
 /// A form whose inputs have units: it knows its coefficients for inputs in other units.
 template <class F>
-concept ScaledForm = Form<F> && detail::scale_count<F> != 0 &&
-                     requires(const coefficients_of<F>& p, const scales_of<F>& log_factor) {
-                       { F::rescaled(p, log_factor) } -> std::same_as<coefficients_of<F>>;
-                     };
+concept ScaledForm =
+    Form<F> && detail::scale_count<F> != 0 && requires(const coefficients_of<F>& p, const scales_of<F>& log_factor) {
+      { F::rescaled(p, log_factor) } -> std::same_as<coefficients_of<F>>;
+    };
 
 /// The coefficients that say of inputs multiplied by e^log_factor what p says of the inputs themselves.
 template <Form F>

@@ -21,15 +21,17 @@ struct two_term_law {
 
 /// Where on the frontier a budget leads.
 struct frontier_point {
-  double compute = 0;   ///< C, FLOPs
-  double first = 0;     ///< x*: F* in FLOPs a token, or N* in parameters
-  double tokens = 0;    ///< D*
-  double loss = 0;      ///< L* in nats a token
+  double compute = 0;  ///< C, FLOPs
+  double first = 0;    ///< x*: F* in FLOPs a token, or N* in parameters
+  double tokens = 0;   ///< D*
+  double loss = 0;     ///< L* in nats a token
   double tokens_per_parameter = 0;
 };
 
 /// gamma = a c / (a + c): L* - E falls as C^-gamma.
-[[nodiscard]] inline double frontier_exponent(const two_term_law& law) { return law.a * law.c / (law.a + law.c); }
+[[nodiscard]] inline double frontier_exponent(const two_term_law& law) {
+  return law.a * law.c / (law.a + law.c);
+}
 
 /// ln P, where L* = E + P C^-gamma.
 [[nodiscard]] inline double log_frontier_amplitude(const two_term_law& law) {
@@ -39,7 +41,8 @@ struct frontier_point {
          law.a / sum * (law.log_second - std::log(law.a));
 }
 
-/// The split of x y = product that costs least. Throws invalid_argument for exponents or a product that are not above 0.
+/// The split of x y = product that costs least. Throws invalid_argument for exponents or a product that are not above
+/// 0.
 [[nodiscard]] inline frontier_point frontier_split(const two_term_law& law, double product) {
   if (!(law.a > 0 && law.c > 0)) {
     throw error(errc::invalid_argument, "a frontier needs both exponents above 0, found " + detail::shown(law.a) +
@@ -63,7 +66,8 @@ struct frontier_point {
 [[nodiscard]] inline double frontier_compute(const two_term_law& law, double loss) {
   if (!(loss > law.irreducible)) {
     throw error(errc::invalid_argument, "no compute reaches a loss of " + detail::shown(loss) +
-                                            ": it must be above the irreducible loss " + detail::shown(law.irreducible));
+                                            ": it must be above the irreducible loss " +
+                                            detail::shown(law.irreducible));
   }
   return std::exp((log_frontier_amplitude(law) - std::log(loss - law.irreducible)) / frontier_exponent(law));
 }

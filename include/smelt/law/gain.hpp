@@ -1,5 +1,5 @@
-// How much compute does an architecture save? The compute-equivalent gain between two frontiers: both conventions named,
-// nothing outside of the domain, what is extrapolated marked.
+// How much compute does an architecture save? The compute-equivalent gain between two frontiers: both conventions
+// named, nothing outside of the domain, what is extrapolated marked.
 #pragma once
 
 #include <cmath>
@@ -24,18 +24,17 @@ struct compute_window {
 
 /// A compute-equivalent gain.
 struct compute_gain {
-  double budget = 0;     ///< the compute it is stated at, FLOPs
-  double other = 0;      ///< the compute that the other architecture needs
-  double loss = 0;       ///< of both, nats a token
-  double gain = 0;       ///< the part of compute that is saved: 0.1 is 10 %
+  double budget = 0;          ///< the compute it is stated at, FLOPs
+  double other = 0;           ///< the compute that the other architecture needs
+  double loss = 0;            ///< of both, nats a token
+  double gain = 0;            ///< the part of compute that is saved: 0.1 is 10 %
   bool extrapolated = false;  ///< the budget or the other compute lies outside of the window
 };
 
 /// Throws invalid_argument where the loss reached is not above the irreducible loss of the other architecture: there
 /// no compute makes them equal.
-[[nodiscard]] inline compute_gain gain_between(const two_term_law& baseline, const two_term_law& target,
-                                               double compute, budget_of convention,
-                                               const compute_window& window = {}) {
+[[nodiscard]] inline compute_gain gain_between(const two_term_law& baseline, const two_term_law& target, double compute,
+                                               budget_of convention, const compute_window& window = {}) {
   const two_term_law& given = convention == budget_of::target ? target : baseline;
   const two_term_law& asked = convention == budget_of::target ? baseline : target;
   compute_gain r;

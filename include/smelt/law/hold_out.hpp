@@ -24,7 +24,8 @@ template <Form F, class Keep>
   const observations<F> seen = data.subset(keep);
   const observations<F> rest = data.subset([&](std::size_t i) { return !keep(i); });
   if (rest.size() == 0)
-    throw error(errc::invalid_argument, std::string(F::name) + ": a hold-out needs rows that are not fitted, found none");
+    throw error(errc::invalid_argument,
+                std::string(F::name) + ": a hold-out needs rows that are not fitted, found none");
   hold_out_result r;
   r.fit = fit<F>(seen, options, starts);
   const coefficients_of<F> p = coefficients_from<F>(r.fit);

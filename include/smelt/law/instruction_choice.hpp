@@ -9,8 +9,7 @@ enum class vectors { baseline, avx2, avx512 };
 #if defined(__x86_64__)
   static const vectors found = [] {
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return vectors::baseline;
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                   __builtin_cpu_supports("avx512vl")
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
                ? vectors::avx512
                : vectors::avx2;
   }();

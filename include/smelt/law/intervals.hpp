@@ -18,7 +18,7 @@ struct interval {
   double median = 0;
   double high = 0;
   double mean = 0;
-  double deviation = 0;     ///< standard deviation, divided by the number of values
+  double deviation = 0;  ///< standard deviation, divided by the number of values
   std::int64_t used = 0;
   std::int64_t failed = 0;  ///< values that are not finite
 };
@@ -35,7 +35,8 @@ struct interval {
 /// not_finite when no value is finite.
 [[nodiscard]] inline interval percentile_interval(std::span<const double> values, double level = 0.95) {
   if (!(level > 0 && level < 1))
-    throw error(errc::invalid_argument, "the level of an interval must lie between 0 and 1, found " + std::to_string(level));
+    throw error(errc::invalid_argument,
+                "the level of an interval must lie between 0 and 1, found " + std::to_string(level));
   std::vector<double> kept;
   for (const double v : values)
     if (std::isfinite(v)) kept.push_back(v);
@@ -43,8 +44,8 @@ struct interval {
   r.used = static_cast<std::int64_t>(kept.size());
   r.failed = static_cast<std::int64_t>(values.size() - kept.size());
   if (kept.empty()) {
-    throw error(errc::not_finite, "an interval needs at least one finite value; all " + std::to_string(values.size()) +
-                                      " draws failed");
+    throw error(errc::not_finite,
+                "an interval needs at least one finite value; all " + std::to_string(values.size()) + " draws failed");
   }
   std::ranges::sort(kept);
   for (const double v : kept) r.mean += v / static_cast<double>(kept.size());

@@ -61,9 +61,7 @@ struct jet {
   }
   [[gnu::always_inline]] friend jet operator+(const pack& a, const jet& b) noexcept { return b + a; }
   [[gnu::always_inline]] friend jet operator-(const jet& a, const pack& b) noexcept { return a + (-b); }
-  [[gnu::always_inline]] friend jet operator-(const pack& a, const jet& b) noexcept {
-    return b.chained(a - b.v, -1.0);
-  }
+  [[gnu::always_inline]] friend jet operator-(const pack& a, const jet& b) noexcept { return b.chained(a - b.v, -1.0); }
   [[gnu::always_inline]] friend jet operator*(const jet& a, const pack& b) noexcept { return a.chained(a.v * b, b); }
   [[gnu::always_inline]] friend jet operator*(const pack& a, const jet& b) noexcept { return b * a; }
   [[gnu::always_inline]] friend jet operator/(const jet& a, const pack& b) noexcept { return a * (pack(1.0) / b); }

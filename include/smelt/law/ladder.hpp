@@ -16,9 +16,9 @@ struct rung {
   std::string name;
   double width = 0;
   double layers = 0;
-  double outside = 2;          ///< layers before the loop, and as many after it
+  double outside = 2;            ///< layers before the loop, and as many after it
   double key_value_width = 256;  ///< heads of keys and values times their size
-  double hidden_factor = 12;   ///< parameters of one expert, in units of width^2
+  double hidden_factor = 12;     ///< parameters of one expert, in units of width^2
 };
 
 /// The parameters of a rung with E experts for each one used, embeddings not counted.
@@ -33,8 +33,8 @@ struct rung_counts {
   if (!(model.width > 0 && model.layers > 2 * model.outside && experts >= 1)) {
     throw error(errc::invalid_argument, "rung " + model.name + " needs a width above 0, more than " +
                                             std::to_string(static_cast<std::int64_t>(2 * model.outside)) +
-                                            " layers and at least 1 expert, found " + std::to_string(model.width) + ", " +
-                                            std::to_string(model.layers) + " and " + std::to_string(experts));
+                                            " layers and at least 1 expert, found " + std::to_string(model.width) +
+                                            ", " + std::to_string(model.layers) + " and " + std::to_string(experts));
   }
   const double attention = model.width * (2 * model.width + 2 * model.key_value_width);
   const double expert = model.hidden_factor * model.width * model.width;
@@ -42,7 +42,8 @@ struct rung_counts {
           model.layers * (attention + expert * experts)};
 }
 
-/// The ladder of the looped mixtures' paper: 4 heads of keys and values of 64, the first and last two layers not looped.
+/// The ladder of the looped mixtures' paper: 4 heads of keys and values of 64, the first and last two layers not
+/// looped.
 [[nodiscard]] inline std::vector<rung> published_ladder() {
   return {{"0.3B", 768, 20}, {"0.6B", 1024, 26}, {"1.0B", 1280, 32}, {"1.6B", 1536, 38}, {"2.4B", 1792, 44}};
 }

@@ -10,16 +10,26 @@ namespace smelt::law {
 
 namespace detail {
 
-[[nodiscard, gnu::always_inline]] inline double plain(double x) noexcept { return x; }
-[[nodiscard, gnu::always_inline]] inline pack plain(const pack& x) noexcept { return x; }
+[[nodiscard, gnu::always_inline]] inline double plain(double x) noexcept {
+  return x;
+}
+[[nodiscard, gnu::always_inline]] inline pack plain(const pack& x) noexcept {
+  return x;
+}
 template <int Directions>
 [[nodiscard, gnu::always_inline]] inline pack plain(const jet<Directions>& x) noexcept {
   return x.v;
 }
-[[nodiscard, gnu::always_inline]] inline double larger(double a, double b) noexcept { return a > b ? a : b; }
+[[nodiscard, gnu::always_inline]] inline double larger(double a, double b) noexcept {
+  return a > b ? a : b;
+}
 
-[[nodiscard, gnu::always_inline]] inline double exp_of_negative(double x) noexcept { return std::exp(x); }
-[[nodiscard, gnu::always_inline]] inline double log_of_sum(double x) noexcept { return std::log(x); }
+[[nodiscard, gnu::always_inline]] inline double exp_of_negative(double x) noexcept {
+  return std::exp(x);
+}
+[[nodiscard, gnu::always_inline]] inline double log_of_sum(double x) noexcept {
+  return std::log(x);
+}
 
 }  // namespace detail
 

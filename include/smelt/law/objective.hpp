@@ -33,7 +33,7 @@ using coefficient_matrix = Eigen::Matrix<double, coefficient_total<F>, coefficie
 /// The objective at one point.
 template <Form F>
 struct objective_sums {
-  double value = 0;                ///< sum_i w_i huber(r_i), huber(r) = r^2/2 inside delta, delta (|r| - delta/2) outside
+  double value = 0;  ///< sum_i w_i huber(r_i), huber(r) = r^2/2 inside delta, delta (|r| - delta/2) outside
   coefficient_vector<F> gradient;  ///< sum_i w_i psi(r_i) g_i, psi(r) = r limited to [-delta, delta]
 };
 
@@ -99,8 +99,7 @@ template <Form F>
   std::size_t at = 0;
   for (std::size_t j = 0; j < n; ++j) {
     out.gradient[static_cast<int>(j)] = sum_of(gradient[j]);
-    for (std::size_t i = 0; i <= j; ++i)
-      matrix(static_cast<int>(j), static_cast<int>(i)) = sum_of(products[at++]);
+    for (std::size_t i = 0; i <= j; ++i) matrix(static_cast<int>(j), static_cast<int>(i)) = sum_of(products[at++]);
   }
 }
 
@@ -138,21 +137,21 @@ template <Form F>
 
 // One copy an instruction set. A copy takes everything it calls into itself, forms included, so that they too are
 // compiled for its vectors.
-#define SMELT_LAW_COPIES(suffix, ...)                                                                       \
-  template <Form F>                                                                                                \
+#define SMELT_LAW_COPIES(suffix, ...)                                                                               \
+  template <Form F>                                                                                                 \
   __VA_ARGS__ void gradient_##suffix(std::span<const row_block<F>> rows, const coefficients_of<F>& p, double delta, \
-                                    objective_sums<F>& out) noexcept {                                             \
-    gradient_body<F>(rows, p, delta, out);                                                                         \
-  }                                                                                                                \
-  template <Form F>                                                                                                \
+                                     objective_sums<F>& out) noexcept {                                             \
+    gradient_body<F>(rows, p, delta, out);                                                                          \
+  }                                                                                                                 \
+  template <Form F>                                                                                                 \
   __VA_ARGS__ void majorant_##suffix(std::span<const row_block<F>> rows, const coefficients_of<F>& p, double delta, \
-                                    objective_sums<F>& out, coefficient_matrix<F>& matrix) noexcept {              \
-    majorant_body<F>(rows, p, delta, out, matrix);                                                                 \
-  }                                                                                                                \
-  template <Form F>                                                                                                \
+                                     objective_sums<F>& out, coefficient_matrix<F>& matrix) noexcept {              \
+    majorant_body<F>(rows, p, delta, out, matrix);                                                                  \
+  }                                                                                                                 \
+  template <Form F>                                                                                                 \
   __VA_ARGS__ void hessian_##suffix(std::span<const row_block<F>> rows, const coefficients_of<F>& p, double delta,  \
-                                   coefficient_matrix<F>& hessian) noexcept {                                      \
-    hessian_body<F>(rows, p, delta, hessian);                                                                      \
+                                    coefficient_matrix<F>& hessian) noexcept {                                      \
+    hessian_body<F>(rows, p, delta, hessian);                                                                       \
   }
 SMELT_LAW_COPIES(baseline, [[gnu::flatten]])
 #if defined(__x86_64__)

@@ -63,8 +63,9 @@ namespace detail {
 
 inline void check_input(std::string_view law, const input& column, double value, std::int64_t row) {
   const auto found = [&] {
-    return std::string(law) + ": input " + std::string(column.name) + (row < 0 ? "" : " of row " + std::to_string(row)) +
-           " must be " + std::string(words_for(column.where)) + ", found " + shown(value);
+    return std::string(law) + ": input " + std::string(column.name) +
+           (row < 0 ? "" : " of row " + std::to_string(row)) + " must be " + std::string(words_for(column.where)) +
+           ", found " + shown(value);
   };
   if (!std::isfinite(value)) throw error(errc::not_finite, found());
   if (!lies_in(value, column.where)) throw error(errc::invalid_argument, found());
@@ -114,7 +115,9 @@ class observations {
   }
 
   /// The coefficients for the units of the fit, in which the mean of ln x is 20, from those for the units of the data.
-  [[nodiscard]] coefficients_of<F> to_fit_units(const coefficients_of<F>& p) const { return rescaled<F>(p, factors(20)); }
+  [[nodiscard]] coefficients_of<F> to_fit_units(const coefficients_of<F>& p) const {
+    return rescaled<F>(p, factors(20));
+  }
   /// And back.
   [[nodiscard]] coefficients_of<F> to_data_units(const coefficients_of<F>& p) const {
     scales_of<F> back = factors(20);
@@ -140,7 +143,8 @@ class observations {
   [[nodiscard]] double fitted(std::size_t row) const { return fitted_[row]; }
   [[nodiscard]] const std::vector<double>& responses() const noexcept { return responses_; }
 
-  /// The rows for the objective. counts[i], where given, is how often row i counts; rows that count 0 times are left out.
+  /// The rows for the objective. counts[i], where given, is how often row i counts; rows that count 0 times are left
+  /// out.
   void fill(std::vector<row_block<F>>& blocks, std::span<const double> counts = {}) const {
     std::size_t used = 0;
     for (const std::size_t i : order_) used += counts.empty() || counts[i] > 0 ? 1u : 0u;

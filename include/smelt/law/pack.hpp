@@ -54,8 +54,8 @@ namespace detail {
 }
 
 [[nodiscard, gnu::always_inline]] inline pack abs(const pack& x) noexcept {
-  return pack(reinterpret_cast<pack::doubles>(reinterpret_cast<pack::integers>(x.v) &
-                                              std::int64_t{0x7FFFFFFFFFFFFFFF}));
+  return pack(
+      reinterpret_cast<pack::doubles>(reinterpret_cast<pack::integers>(x.v) & std::int64_t{0x7FFFFFFFFFFFFFFF}));
 }
 
 /// 1 where |x| <= bound, else 0.
@@ -101,8 +101,7 @@ namespace detail {
   const pack::integers exponent = offset >> 52;
   const pack::doubles m = reinterpret_cast<pack::doubles>(bits - (exponent << 52));
   // small whole numbers become doubles by the same shift as in exp, backwards
-  const pack::doubles k =
-      reinterpret_cast<pack::doubles>(exponent + std::int64_t{0x4338000000000000}) - 0x1.8p52;
+  const pack::doubles k = reinterpret_cast<pack::doubles>(exponent + std::int64_t{0x4338000000000000}) - 0x1.8p52;
   const pack::doubles f = m - 1.0;
   const pack::doubles s = f / (f + 2.0);  // ln m = 2 atanh s
   const pack::doubles z = s * s;
@@ -132,7 +131,9 @@ namespace detail {
 }
 
 /// ln x for 1 <= x < infinity, without the tests that other x need.
-[[nodiscard, gnu::always_inline]] inline pack log_of_sum(const pack& x) noexcept { return detail::log_inside(x); }
+[[nodiscard, gnu::always_inline]] inline pack log_of_sum(const pack& x) noexcept {
+  return detail::log_inside(x);
+}
 
 /// ln x of a normal x. Zero gives -infinity, a negative number a NaN.
 [[nodiscard, gnu::always_inline]] inline pack log(const pack& x) noexcept {

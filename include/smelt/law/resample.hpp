@@ -1,5 +1,5 @@
-// Which rows does a bootstrap draw? Counts for every draw, from random numbers that depend on (seed, draw, place) alone;
-// the scheme that published intervals were drawn by is here too, bit for bit.
+// Which rows does a bootstrap draw? Counts for every draw, from random numbers that depend on (seed, draw, place)
+// alone; the scheme that published intervals were drawn by is here too, bit for bit.
 #pragma once
 
 #include <cstddef>
@@ -39,8 +39,8 @@ namespace detail {
   return r;
 }
 
-/// With replacement, as NumPy's RandomState(seed).choice draws: 32 bits of the Mersenne Twister at a time, masked to the
-/// next power of two, drawn again when not below `units`.
+/// With replacement, as NumPy's RandomState(seed).choice draws: 32 bits of the Mersenne Twister at a time, masked to
+/// the next power of two, drawn again when not below `units`.
 [[nodiscard]] inline resampling draw_as_numpy(std::size_t units, std::size_t draws, std::uint32_t seed) {
   resampling r = detail::empty_resampling(units, draws);
   std::mt19937 random(seed);
@@ -64,14 +64,12 @@ namespace detail {
   resampling r = detail::empty_resampling(units, draws);
   const auto out = static_cast<std::size_t>(fraction * static_cast<double>(units) + 0.5);
   if (!(fraction > 0 && fraction < 1) || out == 0 || out >= units) {
-    throw error(errc::invalid_argument,
-                "the fraction left out must leave out at least 1 and keep at least 1 of " + std::to_string(units) +
-                    " units, found " + std::to_string(fraction));
+    throw error(errc::invalid_argument, "the fraction left out must leave out at least 1 and keep at least 1 of " +
+                                            std::to_string(units) + " units, found " + std::to_string(fraction));
   }
   for (std::size_t draw = 0; draw < draws; ++draw) {
     const random_stream random(seed, (std::uint64_t{draw} << 32) | 0x6F757473);
-    for (std::size_t i = 0; i < units; ++i)
-      r.counts[draw * units + i] = permuted(i, units, random) >= out ? 1u : 0u;
+    for (std::size_t i = 0; i < units; ++i) r.counts[draw * units + i] = permuted(i, units, random) >= out ? 1u : 0u;
   }
   return r;
 }

@@ -31,11 +31,11 @@ struct candidate {
   double n_total = 0;
   double experts = 1;
   std::int64_t visits = 1;
-  double tokens = 0;        ///< what the compute pays for
-  double loss = 0;          ///< nats a token, as the law has it
-  double memory_bytes = 0;  ///< bits/8 N_total
+  double tokens = 0;           ///< what the compute pays for
+  double loss = 0;             ///< nats a token, as the law has it
+  double memory_bytes = 0;     ///< bits/8 N_total
   double inference_flops = 0;  ///< a token: 2 N_unroll(R)
-  std::string rejected;     ///< why it was not chosen; empty for the choice
+  std::string rejected;        ///< why it was not chosen; empty for the choice
 };
 
 /// The choice, and all that was looked at.
@@ -110,14 +110,15 @@ template <class Law>
 [[nodiscard]] std::int64_t best_visits(const Law& law, const rung& model, double experts, std::int64_t most,
                                        const selection_limits& limits) {
   detail::check_limits(limits);
-  if (most < 1) throw error(errc::invalid_argument, "the most visits must be at least 1, found " + std::to_string(most));
+  if (most < 1)
+    throw error(errc::invalid_argument, "the most visits must be at least 1, found " + std::to_string(most));
   std::vector<double> losses;
   for (std::int64_t r = 1; r <= most; ++r) losses.push_back(candidate_at(law, model, experts, r, limits).loss);
   return static_cast<std::int64_t>(steps_worth_taking(losses, limits.least_gain)) + 1;
 }
 
-/// E*: of the given numbers of experts, ascending, those whose weights fit in memory, for R visits. Each step must gain at
-/// least eps. Throws invalid_argument when not even the first fits.
+/// E*: of the given numbers of experts, ascending, those whose weights fit in memory, for R visits. Each step must gain
+/// at least eps. Throws invalid_argument when not even the first fits.
 template <class Law>
 [[nodiscard]] double best_experts(const Law& law, const rung& model, std::int64_t visits,
                                   std::span<const double> experts, const selection_limits& limits) {
@@ -129,14 +130,14 @@ template <class Law>
     losses.push_back(c.loss);
   }
   if (losses.empty()) {
-    throw error(errc::invalid_argument, "no number of experts of " + model.name + " fits in " +
-                                            detail::shown(limits.memory_bytes) + " bytes");
+    throw error(errc::invalid_argument,
+                "no number of experts of " + model.name + " fits in " + detail::shown(limits.memory_bytes) + " bytes");
   }
   return experts[steps_worth_taking(losses, limits.least_gain)];
 }
 
-/// The joint choice of model, experts and visits: for each model and number of experts that fits in memory R* by the rule
-/// of best_visits, then the least loss. Ties go to the smaller model. Throws invalid_argument when nothing fits.
+/// The joint choice of model, experts and visits: for each model and number of experts that fits in memory R* by the
+/// rule of best_visits, then the least loss. Ties go to the smaller model. Throws invalid_argument when nothing fits.
 template <class Law>
 [[nodiscard]] selection select(const Law& law, std::span<const rung> ladder, std::span<const double> experts,
                                std::int64_t most_visits, const selection_limits& limits) {

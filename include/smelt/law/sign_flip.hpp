@@ -21,13 +21,14 @@ struct sign_flip_result {
   bool exact = false;      ///< all 2^n of them
 };
 
-/// Every pattern of signs for up to 20 differences, else `draws` random ones; the observed pattern always counts, so no p
-/// is 0. Throws invalid_argument for no differences, not_finite for one that is not finite.
+/// Every pattern of signs for up to 20 differences, else `draws` random ones; the observed pattern always counts, so no
+/// p is 0. Throws invalid_argument for no differences, not_finite for one that is not finite.
 [[nodiscard]] inline sign_flip_result sign_flip_test(std::span<const double> differences, std::int64_t draws = 100'000,
                                                      std::uint64_t seed = 0) {
   const std::size_t n = differences.size();
   if (n == 0) throw error(errc::invalid_argument, "a sign-flip test needs at least 1 difference, found 0");
-  if (draws < 1) throw error(errc::invalid_argument, "a sign-flip test needs at least 1 draw, found " + std::to_string(draws));
+  if (draws < 1)
+    throw error(errc::invalid_argument, "a sign-flip test needs at least 1 draw, found " + std::to_string(draws));
   double sum = 0;
   double size = 0;
   for (std::size_t i = 0; i < n; ++i) {

@@ -100,8 +100,8 @@ template <Form F>
 
 /// In place: rows and columns of held coefficients become those of the unit matrix, so that they do not move.
 template <Form F>
-void hold(const bounds<F>& limits, const coefficients_of<F>& p, const coefficient_vector<F>& gradient, coefficient_matrix<F>& matrix,
-          coefficient_vector<F>& pull) noexcept {
+void hold(const bounds<F>& limits, const coefficients_of<F>& p, const coefficient_vector<F>& gradient,
+          coefficient_matrix<F>& matrix, coefficient_vector<F>& pull) noexcept {
   constexpr int n = coefficient_total<F>;
   pull = gradient;
   for (int j = 0; j < n; ++j) {
@@ -117,8 +117,9 @@ void hold(const bounds<F>& limits, const coefficients_of<F>& p, const coefficien
 
 /// The minimum that damped steps from `start` lead to.
 template <Form F>
-[[nodiscard, gnu::noinline]] solution<F> minimise(const objective<F>& f, const bounds<F>& limits, const coefficients_of<F>& start,
-                                   const solver_options& options = {}) noexcept {
+[[nodiscard, gnu::noinline]] solution<F> minimise(const objective<F>& f, const bounds<F>& limits,
+                                                  const coefficients_of<F>& start,
+                                                  const solver_options& options = {}) noexcept {
   constexpr int n = coefficient_total<F>;
   solution<F> best;
   best.p = start;
@@ -155,8 +156,7 @@ template <Form F>
     for (int j = 0; j < n; ++j) next[static_cast<std::size_t>(j)] += step[j];
     limits.bring_inside(next);
     for (int j = 0; j < n; ++j) step[j] = next[static_cast<std::size_t>(j)] - best.p[static_cast<std::size_t>(j)];
-    const double promised =
-        -(pull.dot(step) + 0.5 * step.dot(system.template selfadjointView<Eigen::Lower>() * step));
+    const double promised = -(pull.dot(step) + 0.5 * step.dot(system.template selfadjointView<Eigen::Lower>() * step));
     if (!(promised > options.decrease * here.value)) {
       best.converged = true;
       break;
@@ -185,8 +185,8 @@ template <Form F>
 
 /// Newton's steps from a point near a minimum, until rounding is all that is left of the gradient.
 template <Form F>
-[[nodiscard, gnu::noinline]] solution<F> polish(const objective<F>& f, const bounds<F>& limits, const coefficients_of<F>& start,
-                                 int steps = 100) noexcept {
+[[nodiscard, gnu::noinline]] solution<F> polish(const objective<F>& f, const bounds<F>& limits,
+                                                const coefficients_of<F>& start, int steps = 100) noexcept {
   constexpr int n = coefficient_total<F>;
   solution<F> best;
   best.p = start;

@@ -275,8 +275,8 @@ TEST_CASE("Another library's solver confirms the minimum", "[law]") {
   double best = 1;
   int agree = 0;
   for (int i = 0; i < 27; ++i) {
-    const coefficients_of<sparse_compute> start = sparse_compute::start(
-        summary, {0.5 * (i % 3), 0.5 * (i / 3 % 3), 0.5 * (i / 9), 0.5, 0.5});
+    const coefficients_of<sparse_compute> start =
+        sparse_compute::start(summary, {0.5 * (i % 3), 0.5 * (i / 3 % 3), 0.5 * (i / 9), 0.5, 0.5});
     nlopt::opt solver(nlopt::LD_SLSQP, 6);
     auto wrapped = [&](const std::vector<double>& p, std::vector<double>& gradient) {
       objective_sums<sparse_compute> sums;
@@ -287,11 +287,9 @@ TEST_CASE("Another library's solver confirms the minimum", "[law]") {
       return 1e6 * sums.value;
     };
     using function = decltype(wrapped);
-    solver.set_min_objective(
-        [](const std::vector<double>& p, std::vector<double>& gradient, void* self) {
-          return (*static_cast<function*>(self))(p, gradient);
-        },
-        &wrapped);
+    solver.set_min_objective([](const std::vector<double>& p, std::vector<double>& gradient,
+                                void* self) { return (*static_cast<function*>(self))(p, gradient); },
+                             &wrapped);
     solver.set_ftol_rel(1e-14);
     solver.set_maxeval(5000);
     std::vector<double> p(start.begin(), start.end());

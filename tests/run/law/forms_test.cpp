@@ -122,8 +122,8 @@ std::vector<inputs_of<looped_moe<Map>>> looped_rows() {
   for (int i = 0; i < 21; ++i) {
     const double n = between(random, at, 0.2, 2.5);
     const double e = std::exp2(double(i % 5));
-    rows.push_back({n, between(random, at, 0.5, 0.9) * n, n * (1 + 0.5 * (e - 1)), e, 1.0 + i % 7,
-                    between(random, at, 50, 500)});
+    rows.push_back(
+        {n, between(random, at, 0.5, 0.9) * n, n * (1 + 0.5 * (e - 1)), e, 1.0 + i % 7, between(random, at, 50, 500)});
   }
   return rows;
 }
@@ -216,8 +216,8 @@ TEST_CASE("Every form's gradient and Hessian agree with finite differences, and 
   for (int i = 0; i < 19; ++i) {
     nd.push_back({between(random, at, 1e8, 1e10), between(random, at, 1e9, 1e11)});
     fsd.push_back({between(random, at, 6e8, 1e10), between(random, at, 0, 0.97), between(random, at, 2e10, 2e11)});
-    depth.push_back(
-        {between(random, at, 1e7, 1e8), between(random, at, 5e7, 3e8), double(1 << i % 4), between(random, at, 1e9, 1e10)});
+    depth.push_back({between(random, at, 1e7, 1e8), between(random, at, 5e7, 3e8), double(1 << i % 4),
+                     between(random, at, 1e9, 1e10)});
     moe.push_back({between(random, at, 0.2, 3), std::exp2(i % 6), between(random, at, 20, 500)});
     visits.push_back({1.0 + i % 9});
     losses.push_back({between(random, at, 1.8, 3.2)});

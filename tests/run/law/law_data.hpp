@@ -1,5 +1,6 @@
-// Where are the tables of runs? Our own in tests/data/law; public ones in the folder named by SMELT_LAW_DATA, as a variable of the environment or of the
-// build; they are not part of this repository, and tests that need one say that they skipped where it is not found.
+// Where are the tables of runs? Our own in tests/data/law; public ones in the folder named by SMELT_LAW_DATA, as a
+// variable of the environment or of the build; they are not part of this repository, and tests that need one say that
+// they skipped where it is not found.
 #pragma once
 
 #include <cstddef>

@@ -15,7 +15,8 @@ TEST_CASE("exp, log and expm1 of packs are right to two units in the last place"
   double worst_log = 0;
   double worst_expm1 = 0;
   for (std::uint64_t i = 0; i < 100'000; ++i) {
-    const double x = (random.uniform(2 * i) - 0.5) * std::ldexp(1.0, static_cast<int>(random.below(21, 2 * i + 1)) - 10);
+    const double x =
+        (random.uniform(2 * i) - 0.5) * std::ldexp(1.0, static_cast<int>(random.below(21, 2 * i + 1)) - 10);
     const int lane = static_cast<int>(i % 8);
     pack packed(1.0);
     packed.v[lane] = x;

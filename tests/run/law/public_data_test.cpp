@@ -48,11 +48,13 @@ std::vector<coefficients_of<chinchilla>> published_starts() {
 struct repeated_data {
   static constexpr std::string_view name = "repeated-data";
   static constexpr std::array inputs{input{"N"}, input{"D"}, input{"U"}, input{"U_N"}};
-  static constexpr std::array coefficients{
-      coefficient{"A", true},           coefficient{"B", true},
-      coefficient{"E", true},           coefficient{"alpha", false, 0, 4},
-      coefficient{"beta", false, 0, 4}, coefficient{"R_D", true, -3, 9.2103403719761836},
-      coefficient{"R_N", true, -3, 9.2103403719761836}};
+  static constexpr std::array coefficients{coefficient{"A", true},
+                                           coefficient{"B", true},
+                                           coefficient{"E", true},
+                                           coefficient{"alpha", false, 0, 4},
+                                           coefficient{"beta", false, 0, 4},
+                                           coefficient{"R_D", true, -3, 9.2103403719761836},
+                                           coefficient{"R_N", true, -3, 9.2103403719761836}};
   static constexpr response fitted = response::logarithm;
 
   // ln U_N, R_N, ln U, R_D
@@ -180,11 +182,9 @@ TEST_CASE("Runs on repeated data: the published point, and a better one", "[law]
   objective<repeated_data>(rows, 1e-3)
       .evaluate({a, b, 0.6254804, exponent, exponent, std::log(15.387756), std::log(5.309743)}, sums);
   CHECK(sums.value == Approx(0.015825935258).epsilon(1e-9));
-  const fit_options options{.hold = {{"A", std::exp(a)},
-                                     {"B", std::exp(b)},
-                                     {"E", std::exp(0.6254804)},
-                                     {"alpha", exponent},
-                                     {"beta", exponent}}};
+  const fit_options options{
+      .hold = {
+          {"A", std::exp(a)}, {"B", std::exp(b)}, {"E", std::exp(0.6254804)}, {"alpha", exponent}, {"beta", exponent}}};
   const fit_result r = fit<repeated_data>(data, options);
   // the published optimiser stopped before its minimum, and there are others
   CHECK(r.objective == Approx(0.0158073786).epsilon(1e-8));
@@ -218,8 +218,8 @@ TEST_CASE("Routed models give the published pull of sparsity, a router each", "[
     const char* name;
     double a, b;
   };
-  for (const expected& e : {expected{"S-Base", 0.21106, 0.09562}, expected{"RL-R", 0.22966, 0.10234},
-                            expected{"Hash", 0.20789, 0.09022}}) {
+  for (const expected& e :
+       {expected{"S-Base", 0.21106, 0.09562}, expected{"RL-R", 0.22966, 0.10234}, expected{"Hash", 0.20789, 0.09022}}) {
     INFO(e.name);
     std::vector<inputs_of<sparse_compute>> x;
     std::vector<double> y;

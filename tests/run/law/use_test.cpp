@@ -48,7 +48,9 @@ sparse_runs sparse_grid(const std::string& arch, const std::string& column) {
   return {{x, y}, cells};
 }
 
-two_term_law at_95(const coefficients_of<sparse_compute>& p) { return at_sparsity(p, 0.95); }
+two_term_law at_95(const coefficients_of<sparse_compute>& p) {
+  return at_sparsity(p, 0.95);
+}
 
 }  // namespace
 
@@ -68,12 +70,10 @@ TEST_CASE("The published laws give the published gains and frontiers", "[law]") 
 }
 
 TEST_CASE("Gains agree with 50 digits, and the two conventions with each other", "[law]") {
-  const auto base =
-      fitted_from_values<sparse_compute>({12228.637635993095, 48126.06574319156, 1.62, 0.46470588235294114, 0.12,
-                                          0.4836734693877551});
-  const auto target =
-      fitted_from_values<sparse_compute>({20469.666121344744, 86128.15037940603, 1.636648334783658,
-                                          0.49019607843137253, 0.125, 0.5102040816326531});
+  const auto base = fitted_from_values<sparse_compute>(
+      {12228.637635993095, 48126.06574319156, 1.62, 0.46470588235294114, 0.12, 0.4836734693877551});
+  const auto target = fitted_from_values<sparse_compute>(
+      {20469.666121344744, 86128.15037940603, 1.636648334783658, 0.49019607843137253, 0.125, 0.5102040816326531});
   for (const auto& v : smelt_tests::gain_vectors) {
     const two_term_law b = at_sparsity(base, v.sparsity);
     const two_term_law t = at_sparsity(target, v.sparsity);
@@ -123,24 +123,25 @@ TEST_CASE("The synthetic architectures: exponents, gains, and their paired inter
   for (std::size_t i = 0; i < 4; ++i) {
     CHECK(gain_between(at_95(b), at_95(t), budgets[i], budget_of::baseline).gain == Approx(gains[i]).margin(5.1e-5));
   }
-  CHECK(frontier(b, 0.95, 1e21).tokens_per_parameter * 6.3 / 6 == Approx(100.09768328979987 ).epsilon(1e-6));
+  CHECK(frontier(b, 0.95, 1e21).tokens_per_parameter * 6.3 / 6 == Approx(100.09768328979987).epsilon(1e-6));
 
   const resampling draws = draw_with_replacement(12, 300, 20);
   const auto base_boot = bootstrap<sparse_compute>(base.data, base_fit, draws, {}, base.cells);
   const auto target_boot = bootstrap<sparse_compute>(target.data, target_fit, draws, {}, target.cells);
   std::vector<double> gain;
   for (std::size_t i = 0; i < draws.draws; ++i) {
-    gain.push_back(std::isfinite(base_boot.fits[i][0]) && std::isfinite(target_boot.fits[i][0])
-                       ? gain_between(at_95(base_boot.fits[i]), at_95(target_boot.fits[i]), 1e21, budget_of::baseline).gain
-                       : std::nan(""));
+    gain.push_back(
+        std::isfinite(base_boot.fits[i][0]) && std::isfinite(target_boot.fits[i][0])
+            ? gain_between(at_95(base_boot.fits[i]), at_95(target_boot.fits[i]), 1e21, budget_of::baseline).gain
+            : std::nan(""));
   }
   const interval of_gain = percentile_interval(gain, 0.95);
   CHECK(of_gain.low < 0.1743);
   CHECK(of_gain.high > 0.1743);
   CHECK(of_gain.high - of_gain.low < 0.08);
   CHECK(of_gain.used + of_gain.failed == 300);
-  const interval of_exponent = percentile_interval(
-      base_boot.map([](const auto& p) { return frontier_exponent(at_95(p)); }), 0.95);
+  const interval of_exponent =
+      percentile_interval(base_boot.map([](const auto& p) { return frontier_exponent(at_95(p)); }), 0.95);
   CHECK(of_exponent.low < 0.237);
   CHECK(of_exponent.high > 0.237);
 
@@ -163,12 +164,14 @@ TEST_CASE("Resamples are the same everywhere, cells stay together, failures are 
 
   const resampling rows = draw_with_replacement(50, 20, 3);
   for (std::size_t b = 0; b < 20; ++b)
-    CHECK(std::accumulate(rows.counts.begin() + static_cast<std::ptrdiff_t>(50 * b), rows.counts.begin() + static_cast<std::ptrdiff_t>(50 * (b + 1)), 0u) == 50);
+    CHECK(std::accumulate(rows.counts.begin() + static_cast<std::ptrdiff_t>(50 * b),
+                          rows.counts.begin() + static_cast<std::ptrdiff_t>(50 * (b + 1)), 0u) == 50);
   CHECK(rows.counts == draw_with_replacement(50, 20, 3).counts);
   CHECK(rows.counts != draw_with_replacement(50, 20, 4).counts);
   const resampling most = draw_leaving_out(50, 0.1, 20, 3);
   for (std::size_t b = 0; b < 20; ++b)
-    CHECK(std::accumulate(most.counts.begin() + static_cast<std::ptrdiff_t>(50 * b), most.counts.begin() + static_cast<std::ptrdiff_t>(50 * (b + 1)), 0u) == 45);
+    CHECK(std::accumulate(most.counts.begin() + static_cast<std::ptrdiff_t>(50 * b),
+                          most.counts.begin() + static_cast<std::ptrdiff_t>(50 * (b + 1)), 0u) == 45);
   CHECK_THROWS_WITH(draw_leaving_out(50, 0, 20, 3), ContainsSubstring("fraction"));
   CHECK_THROWS_WITH(draw_with_replacement(0, 20, 3), ContainsSubstring("found 0"));
 
@@ -259,9 +262,11 @@ TEST_CASE("The published looped law chooses the published visits, experts and si
 
   limits.memory_bytes = 1e6;
   CHECK_THROWS_WITH(select(law, ladder, experts, 8, limits), ContainsSubstring("no model of the ladder fits"));
-  CHECK_THROWS_WITH(best_experts(law, ladder[2], 2, experts, limits), ContainsSubstring("no number of experts of 1.0B"));
+  CHECK_THROWS_WITH(best_experts(law, ladder[2], 2, experts, limits),
+                    ContainsSubstring("no number of experts of 1.0B"));
   limits.flops = 0;
-  CHECK_THROWS_WITH(select(law, ladder, experts, 8, limits), ContainsSubstring("training FLOPs must be above 0, found 0"));
+  CHECK_THROWS_WITH(select(law, ladder, experts, 8, limits),
+                    ContainsSubstring("training FLOPs must be above 0, found 0"));
 }
 
 TEST_CASE("A step is taken when it gains enough, and none is skipped", "[law]") {

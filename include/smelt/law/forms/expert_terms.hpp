@@ -54,9 +54,9 @@ struct expert_terms {
     const C n_exponent = p[2] + p[3] * log_e;
     const C d_exponent = p[6] + p[7] * log_e;
     std::array<C, 3> share;
-    const C value = log_sum_exp(std::array<C, 3>{p[0] + p[1] * log_e + n_exponent * log_n,
-                                                 p[4] + p[5] * log_e + d_exponent * log_d, p[8]},
-                                share);
+    const C value = log_sum_exp(
+        std::array<C, 3>{p[0] + p[1] * log_e + n_exponent * log_n, p[4] + p[5] * log_e + d_exponent * log_d, p[8]},
+        share);
     gradient[0] = share[0];
     gradient[1] = share[0] * log_e;
     gradient[2] = share[0] * log_n;

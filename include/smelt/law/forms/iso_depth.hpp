@@ -36,12 +36,9 @@ struct iso_depth {
     const C log_n = log(ratio) + x[0];
     std::array<C, 3> share;
     const C value = log_sum_exp(std::array<C, 3>{p[0] - p[3] * log_n, p[1] - p[4] * x[3], p[2]}, share);
-    gradient = {share[0],
-                share[1],
-                share[2],
-                -(share[0] * log_n),
-                -(share[1] * x[3]),
-                -(share[0] * p[3] * (recurrent / ratio) * x[2])};
+    gradient = {share[0],           share[1],
+                share[2],           -(share[0] * log_n),
+                -(share[1] * x[3]), -(share[0] * p[3] * (recurrent / ratio) * x[2])};
     return value;
   }
 

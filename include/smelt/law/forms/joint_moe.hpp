@@ -1,5 +1,5 @@
-// How does the loss of a mixture of experts fall with active parameters, experts and tokens? The joint law of Ludziejewski
-// et al. (2025), experts counted as by Clark et al. (2022).
+// How does the loss of a mixture of experts fall with active parameters, experts and tokens? The joint law of
+// Ludziejewski et al. (2025), experts counted as by Clark et al. (2022).
 #pragma once
 
 #include <array>

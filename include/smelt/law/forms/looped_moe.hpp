@@ -1,5 +1,5 @@
-// How does the loss of a looped mixture of experts fall? The joint law of experts with N_eff, the parameters that the loop
-// is worth, in place of the active ones.
+// How does the loss of a looped mixture of experts fall? The joint law of experts with N_eff, the parameters that the
+// loop is worth, in place of the active ones.
 #pragma once
 
 #include <array>
@@ -12,9 +12,10 @@
 
 namespace smelt::law {
 
-/// L(N_act, N_loop, N_total, E, R, D) = A Ehat^delta N_eff^(alpha + gamma ln Ehat) + B Ehat^omega D^(beta + zeta ln Ehat)
-/// + c, with N_eff by the map: N_act active parameters, N_loop those of them in the loop, N_total all that are stored, E
-/// experts for each one used, R visits, D tokens. At R = 1 it is the joint law.
+/// L(N_act, N_loop, N_total, E, R, D) = A Ehat^delta N_eff^(alpha + gamma ln Ehat) + B Ehat^omega D^(beta + zeta ln
+/// Ehat)
+/// + c, with N_eff by the map: N_act active parameters, N_loop those of them in the loop, N_total all that are stored,
+/// E experts for each one used, R visits, D tokens. At R = 1 it is the joint law.
 template <class Map>
 struct looped_moe {
   static constexpr std::string_view name = "looped-moe";

@@ -14,8 +14,8 @@ template <int Direction>
 struct score_sigmoid {
   static_assert(Direction == 1 || Direction == -1, "Direction must be +1 or -1");
   static constexpr std::string_view name = Direction < 0 ? "sigmoid-falling" : "sigmoid-rising";
-  static constexpr std::string_view equation = Direction < 0 ? "y = b + a / (1 + exp(alpha (l - tau)))"
-                                                             : "y = b + a / (1 + exp(-alpha (l - tau)))";
+  static constexpr std::string_view equation =
+      Direction < 0 ? "y = b + a / (1 + exp(alpha (l - tau)))" : "y = b + a / (1 + exp(-alpha (l - tau)))";
   static constexpr std::array inputs{input{"loss", domain::any, "nats a token"}};
   static constexpr std::array coefficients{coefficient{"b"}, coefficient{"a", true},
                                            coefficient{"alpha", true, -10, 10}, coefficient{"tau"}};

@@ -9,15 +9,15 @@
 
 namespace smelt::law {
 
-/// L(F, S, D) = E + A (1-S)^b / F^a + K / D^c: L in nats a token, F training FLOPs a token, S the part of the parameters
-/// that a token does not use, D tokens. Fitted: ln A, ln K, ln E, a, b, c.
+/// L(F, S, D) = E + A (1-S)^b / F^a + K / D^c: L in nats a token, F training FLOPs a token, S the part of the
+/// parameters that a token does not use, D tokens. Fitted: ln A, ln K, ln E, a, b, c.
 struct sparse_compute {
   static constexpr std::string_view name = "smelt";
   static constexpr std::string_view equation = "L = E + A (1-S)^b / F^a + K / D^c";
-  static constexpr std::array inputs{input{"F", domain::positive, "FLOPs a token", 0},
-                                     input{"S", domain::zero_to_one}, input{"D", domain::positive, "tokens", 1}};
-  static constexpr std::array coefficients{coefficient{"A", true}, coefficient{"K", true},
-                                           coefficient{"E", true, -8, 8}, coefficient{"a", false, 0, 4},
+  static constexpr std::array inputs{input{"F", domain::positive, "FLOPs a token", 0}, input{"S", domain::zero_to_one},
+                                     input{"D", domain::positive, "tokens", 1}};
+  static constexpr std::array coefficients{coefficient{"A", true},         coefficient{"K", true},
+                                           coefficient{"E", true, -8, 8},  coefficient{"a", false, 0, 4},
                                            coefficient{"b", false, -2, 4}, coefficient{"c", false, 0, 4}};
   static constexpr response fitted = response::logarithm;
 
@@ -29,8 +29,7 @@ struct sparse_compute {
   template <class C, class X>
   [[nodiscard]] static C evaluate(const std::array<C, 6>& p, const std::array<X, 3>& x, std::array<C, 6>& gradient) {
     std::array<C, 3> share;
-    const C value =
-        log_sum_exp(std::array<C, 3>{p[0] - p[3] * x[0] + p[4] * x[1], p[1] - p[5] * x[2], p[2]}, share);
+    const C value = log_sum_exp(std::array<C, 3>{p[0] - p[3] * x[0] + p[4] * x[1], p[1] - p[5] * x[2], p[2]}, share);
     gradient = {share[0], share[1], share[2], -(share[0] * x[0]), share[0] * x[1], -(share[1] * x[2])};
     return value;
   }

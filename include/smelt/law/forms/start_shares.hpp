@@ -13,7 +13,8 @@ struct start_shares {
   double second;
 };
 
-/// `constant` from 0.3 to 0.95 of the lowest loss, `first` from 0.15 to 0.85 of the rest, each for parameters in [0, 1].
+/// `constant` from 0.3 to 0.95 of the lowest loss, `first` from 0.15 to 0.85 of the rest, each for parameters in [0,
+/// 1].
 [[nodiscard]] inline start_shares split_loss(double log_least, double log_mean, double constant, double first) {
   const double log_constant = log_least + std::log(0.3 + 0.65 * constant);
   const double rest = log_mean + std::log1p(-std::exp(log_constant - log_mean));
