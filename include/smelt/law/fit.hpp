@@ -393,14 +393,15 @@ template <Form F>
   double level = ends[order.front()].value;
   for (const std::size_t i : order) {
     if (!std::isfinite(ends[i].value) || finished == 40) break;
-    if (finished >= 3 && ends[i].value <= 1.01 * level + floor) continue;
+    if (finished >= 3 && ends[i].value <= 1.0005 * level + floor) continue;
     level = ends[i].value;
     ++finished;
     const solution<F> s = finish(i);
+    const auto above = [&](double a, double b) { return a > b * (1 + 1e-6) + floor; };
     if (s.value < best.value) {
-      if (std::isfinite(best.value) && !same(best.value, s.value)) next = best;
+      if (std::isfinite(best.value) && best.converged && above(best.value, s.value)) next = best;
       best = s;
-    } else if (!same(s.value, best.value) && (!next || s.value < next->value)) {
+    } else if (s.converged && above(s.value, best.value) && (!next || s.value < next->value)) {
       next = s;
     }
     if (next && finished >= 4) break;
