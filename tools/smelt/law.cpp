@@ -2,6 +2,7 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <smelt/law/observations.hpp>
 #include <string>
 
 #include "command.hpp"

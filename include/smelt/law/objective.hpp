@@ -104,7 +104,7 @@ template <Form F>
 }
 
 template <Form F>
-inline constexpr int jet_directions = coefficient_total<F> <= 6 ? coefficient_total<F> : 4;
+inline constexpr int jet_directions = coefficient_total<F> <= 6 ? coefficient_total<F> : 1;
 
 /// The exact Hessian: sum_i w_i (inside_i g_i g_i^T + psi_i d2 f_i). All of it.
 template <Form F>
