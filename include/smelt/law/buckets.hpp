@@ -2,25 +2,31 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <numeric>
 #include <smelt/core/error.hpp>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace smelt::law {
 
 /// Groups of equal size (to one) by rank: 0 holds the smallest values. Ties go by place. Throws invalid_argument unless
-/// 1 <= groups <= values.
+/// 1 <= groups <= values, not_finite for a value that is not.
 [[nodiscard]] inline std::vector<std::size_t> quantile_groups(std::span<const double> values, std::size_t groups = 4) {
   if (groups == 0 || groups > values.size()) {
     throw error(errc::invalid_argument, "groups must be between 1 and the number of values, " +
                                             std::to_string(values.size()) + "; found " + std::to_string(groups));
   }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i]))
+      throw error(errc::not_finite, "value " + std::to_string(i) + " to group by must be finite");
+  }
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return values[i]; });
+  std::ranges::sort(order, {}, [&](std::size_t i) { return std::pair(values[i], i); });
   std::vector<std::size_t> group(values.size());
   for (std::size_t rank = 0; rank < order.size(); ++rank) group[order[rank]] = rank * groups / order.size();
   return group;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <smelt/core/error.hpp>
 #include <smelt/core/nearest_name.hpp>
@@ -381,7 +382,7 @@ template <Form F>
 
   std::vector<std::size_t> order(ends.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return ends[i].value; });
+  std::ranges::sort(order, {}, [&](std::size_t i) { return std::pair(ends[i].value, i); });
   objective<F> f(rows, first_delta);
   const auto finish = [&](std::size_t i) { return detail::settle(f, limits, ends[i].p, delta); };
 

@@ -127,8 +127,8 @@ template <Form F>
   objective_sums<F> here;
   coefficient_matrix<F> matrix;
   f.evaluate(best.p, here, matrix);
-  best.value = here.value;
   if (!std::isfinite(here.value)) return best;
+  best.value = here.value;
 
   double rows = 0;
   for (const row_block<F>& row : f.rows()) rows += sum_of(row.weight);
@@ -193,9 +193,9 @@ template <Form F>
   limits.bring_inside(best.p);
   objective_sums<F> here;
   f.evaluate(best.p, here);
+  if (!std::isfinite(here.value)) return best;
   best.value = here.value;
   best.gradient = detail::free_gradient<F>(limits, best.p, here.gradient);
-  if (!std::isfinite(here.value)) return best;
   coefficient_matrix<F> system;
   for (; best.steps < steps; ++best.steps) {
     f.hessian(best.p, system);
