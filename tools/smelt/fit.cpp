@@ -84,7 +84,7 @@ std::size_t column_for(const csv_table& table, const std::map<std::string, std::
 }
 
 /// Does the row satisfy a filter such as S>0.5, arch=smelt or split!=test?
-bool passes(const csv_table& table, std::size_t row, const std::string& filter) {
+bool satisfies(const csv_table& table, std::size_t row, const std::string& filter) {
   for (const std::string op : {"<=", ">=", "!=", "==", "<", ">", "="}) {
     const auto at = filter.find(op);
     if (at == std::string::npos || at == 0) continue;
@@ -137,7 +137,7 @@ std::string state_name(law::coefficient_state s) {
   return "";
 }
 
-std::string digits(double x, int count = 6) {
+std::string significant(double x, int count = 6) {
   char text[40];
   std::snprintf(text, sizeof text, "%.*g", count, x);
   return text;
@@ -151,7 +151,7 @@ struct group_rows {
   std::size_t unit_count = 0;
 };
 
-nlohmann::ordered_json to_json(const law_fit_outcome& outcome, double level) {
+nlohmann::ordered_json fit_json(const law_fit_outcome& outcome, double level) {
   const law::fit_result& r = outcome.fit;
   nlohmann::ordered_json j;
   for (std::size_t i = 0; i < r.names.size(); ++i) {
@@ -230,7 +230,7 @@ int run_fit(const common_options& common, const fit_command_options& o) {
   std::map<std::string, group_rows> groups;
   const std::optional<std::size_t> group_column = o.group.empty() ? std::nullopt : std::optional(data.column(o.group));
   for (std::size_t i = 0; i < data.rows.size(); ++i) {
-    if (!std::ranges::all_of(o.where, [&](const std::string& filter) { return passes(data, i, filter); })) continue;
+    if (!std::ranges::all_of(o.where, [&](const std::string& filter) { return satisfies(data, i, filter); })) continue;
     group_rows& g = groups[group_column ? data.rows[i][*group_column] : "all"];
     std::vector<double> x;
     for (const std::size_t c : columns) x.push_back(data.number(i, c));
@@ -278,7 +278,7 @@ int run_fit(const common_options& common, const fit_command_options& o) {
                                         : law::draw_with_replacement(unit_count, count, seed);
     }
     const law_fit_outcome outcome = fit_law(o.form, g.inputs, g.responses, options, draws, units);
-    nlohmann::ordered_json j = to_json(outcome, o.level);
+    nlohmann::ordered_json j = fit_json(outcome, o.level);
     if (o.form == "smelt" || o.form == "chinchilla") {
       double least = law::unbounded;
       double most = 0;
@@ -294,14 +294,14 @@ int run_fit(const common_options& common, const fit_command_options& o) {
     table t{name, {{"coefficient", false}, {"value"}, {"low"}, {"high"}, {"", false}}, {}};
     for (const auto& c : j["coefficients"]) {
       const bool interval = c.contains("interval");
-      t.rows.push_back({c["name"].get<std::string>(), digits(c["value"].get<double>(), 8),
-                        interval ? digits(c["interval"][0].get<double>()) : "",
-                        interval ? digits(c["interval"][1].get<double>()) : "", c.value("state", "")});
+      t.rows.push_back({c["name"].get<std::string>(), significant(c["value"].get<double>(), 8),
+                        interval ? significant(c["interval"][0].get<double>()) : "",
+                        interval ? significant(c["interval"][1].get<double>()) : "", c.value("state", "")});
     }
     const law::fit_result& r = outcome.fit;
-    t.notes.push_back("objective " + digits(r.objective, 10) + ", RMSE " + digits(r.rmse, 4) + ", R^2 " +
-                      digits(r.r_squared, 6) + ", " + std::to_string(r.agreeing) + " of " + std::to_string(r.starts) +
-                      " starts agree, " + std::to_string(r.rows) + " rows");
+    t.notes.push_back("objective " + significant(r.objective, 10) + ", RMSE " + significant(r.rmse, 4) + ", R^2 " +
+                      significant(r.r_squared, 6) + ", " + std::to_string(r.agreeing) + " of " +
+                      std::to_string(r.starts) + " starts agree, " + std::to_string(r.rows) + " rows");
     for (const std::string& w : r.warnings) t.notes.push_back("warning: " + w);
     text += to_text(t) + "\n";
 

@@ -50,13 +50,13 @@ fitted_group group_of(const nlohmann::json& document, const std::string& name) {
   return group;
 }
 
-std::string percent(double x) {
+std::string percentage(double x) {
   char text[40];
   std::snprintf(text, sizeof text, "%.2f %%", 100 * x);
   return text;
 }
 
-std::string digits(double x) {
+std::string six_digits(double x) {
   char text[40];
   std::snprintf(text, sizeof text, "%.6g", x);
   return text;
@@ -122,15 +122,15 @@ int print_gain(const common_options& common, const gain_options& o) {
       j["interval"] = {of.low, of.high};
       j["draws"] = of.used;
       j["failed"] = of.failed;
-      low = percent(of.low);
-      high = percent(of.high);
+      low = percentage(of.low);
+      high = percentage(of.high);
     }
     t.rows.push_back(
-        {digits(compute), percent(g.gain), low, high, digits(g.loss), g.extrapolated ? "extrapolated" : ""});
+        {six_digits(compute), percentage(g.gain), low, high, six_digits(g.loss), g.extrapolated ? "extrapolated" : ""});
     out["gains"].push_back(std::move(j));
   }
   t.notes = {"gain: part of compute saved at equal loss, stated at the " + o.convention +
-             "'s compute; S = " + digits(o.sparsity)};
+             "'s compute; S = " + six_digits(o.sparsity)};
   std::cout << (common.json ? out.dump(2) + "\n" : to_text(t));
   return exit_fine;
 }

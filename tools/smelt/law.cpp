@@ -28,7 +28,7 @@ nlohmann::ordered_json law_json(const std::string& name, const std::string& map)
   return j;
 }
 
-std::string names_of(const nlohmann::ordered_json& list) {
+std::string joined_names(const nlohmann::ordered_json& list) {
   std::string text;
   for (const auto& item : list) text += (text.empty() ? "" : ", ") + item["name"].get<std::string>();
   return text;
@@ -45,7 +45,7 @@ int list_laws(const common_options& common) {
   }
   table t{"", {{"law", false}, {"inputs", false}, {"coefficients", false}}, {}};
   for (const auto& j : all)
-    t.rows.push_back({j["name"].get<std::string>(), names_of(j["inputs"]), names_of(j["coefficients"])});
+    t.rows.push_back({j["name"].get<std::string>(), joined_names(j["inputs"]), joined_names(j["coefficients"])});
   t.notes = {"smelt law show NAME prints the equation"};
   std::cout << to_text(t);
   return exit_fine;

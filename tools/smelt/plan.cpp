@@ -34,7 +34,7 @@ double parse_bytes(std::string text) {
   return static_cast<double>(*bytes);
 }
 
-nlohmann::ordered_json to_json(const law::candidate& c) {
+nlohmann::ordered_json candidate_json(const law::candidate& c) {
   nlohmann::ordered_json j{{"name", c.name},
                            {"n_active", c.n_active},
                            {"n_loop", c.n_loop},
@@ -81,8 +81,8 @@ int print_plan(const common_options& common, const plan_options& o) {
   if (common.json) {
     nlohmann::ordered_json j{{"law", o.law}, {"flops", o.flops}, {"bits", o.bits}, {"least_gain", o.least_gain}};
     if (!o.memory.empty()) j["memory_bytes"] = limits.memory_bytes;
-    j["choice"] = to_json(s.choice);
-    for (const law::candidate& c : s.candidates) j["candidates"].push_back(to_json(c));
+    j["choice"] = candidate_json(s.choice);
+    for (const law::candidate& c : s.candidates) j["candidates"].push_back(candidate_json(c));
     std::cout << j.dump(2) << "\n";
     return exit_fine;
   }

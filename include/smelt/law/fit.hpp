@@ -185,12 +185,13 @@ template <Form F>
 }
 
 inline constexpr double smallest_delta = 1e-8;
+/// Huber losses of smaller deltas have too little curvature to be led down from afar.
+inline constexpr double wide_delta = 1e-3;
 
 /// The minimum near `start` for the options' loss: for small deltas along a path from a larger one.
 template <Form F>
 [[nodiscard]] solution<F> settle(objective<F>& f, const bounds<F>& limits, coefficients_of<F> start, double delta) {
-  const double rows_delta = delta;
-  for (double d = 1e-3; d > rows_delta * 1.5; d /= 10) {
+  for (double d = wide_delta; d > delta * 1.5; d /= 10) {
     f.set_delta(d);
     start = minimise(f, limits, start, {.decrease = 1e-6}).p;
     start = polish(f, limits, start, 30).p;
@@ -351,7 +352,7 @@ template <Form F>
                        : options.loss == residual_loss::least_absolute ? detail::smallest_delta
                                                                        : unbounded;
   // starts are led down a Huber loss that has curvature enough; a smaller delta is reached from its best minima
-  const double first_delta = (std::max)(delta, 1e-3 * (delta < 1e-3 ? 1.0 : 0.0));
+  const double first_delta = (std::max)(delta, detail::wide_delta);
   const std::vector<row_block<F>> rows = data.blocks();
   std::vector<solution<F>> ends(points.size());
   const auto run = [&](std::size_t count, auto&& each) {
