@@ -79,14 +79,20 @@ void check_inputs(const inputs_of<F>& x, std::int64_t row = -1) {
   for (std::size_t j = 0; j < x.size(); ++j) detail::check_input(F::name, F::inputs[j], x[j], row);
 }
 
+/// The units in which a fit sees inputs that have a scale.
+enum class fit_units {
+  centred,   ///< the mean of ln x is 20: the fit does not depend on the data's units
+  as_given,  ///< those of the data: an amplitude can be held while the exponent that belongs to it is fitted
+};
+
 /// The rows of a fit.
 template <Form F>
 class observations {
  public:
   /// inputs[i] and responses[i] (a loss above 0, or a score) are row i. Throws not_finite or invalid_argument, naming
   /// row, input and value, for what the law cannot take.
-  observations(std::vector<inputs_of<F>> inputs, std::vector<double> responses)
-      : inputs_(std::move(inputs)), responses_(std::move(responses)) {
+  observations(std::vector<inputs_of<F>> inputs, std::vector<double> responses, fit_units units = fit_units::centred)
+      : units_(units), inputs_(std::move(inputs)), responses_(std::move(responses)) {
     if (inputs_.size() != responses_.size()) {
       throw error(errc::mismatch, std::string(F::name) + ": as many responses as rows of inputs are needed, found " +
                                       std::to_string(responses_.size()) + " and " + std::to_string(inputs_.size()));
@@ -216,6 +222,7 @@ class observations {
 
   [[nodiscard]] scales_of<F> factors(double centre) const {
     scales_of<F> f{};
+    if (units_ == fit_units::as_given) return f;
     for (std::size_t k = 0; k < f.size(); ++k) f[k] = centre - mean_log_[k];
     return f;
   }
@@ -227,6 +234,7 @@ class observations {
     return x;
   }
 
+  fit_units units_;
   scales_of<F> mean_log_{};
   std::vector<inputs_of<F>> inputs_;
   std::vector<double> responses_;
