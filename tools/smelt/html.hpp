@@ -19,6 +19,7 @@ class html_document {
   void paragraph(std::string_view text) { body_ += "<p>" + escaped(text) + "</p>\n"; }
   void add(const table& t) { body_ += to_html(t); }
   void add(const plot& p) { body_ += "<figure>\n" + to_svg(p) + "</figure>\n"; }
+  void add(const plot_grid& g) { body_ += "<figure>\n" + to_svg(g) + "</figure>\n"; }
   /// Text kept as it stands, such as commands.
   void verbatim(std::string_view text) { body_ += "<pre><code>" + escaped(text) + "</code></pre>\n"; }
 

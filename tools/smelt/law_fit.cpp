@@ -78,7 +78,6 @@ law::fit_result fit_law(const std::string& name, const law_rows& rows, const law
     for (const auto& start : starts) from.push_back(coefficients_in<form>(start));
     fitted = law::fit<form>(observations_of<form>(rows), options, from);
   });
-  fitted.form = law_called(name).name;
   return fitted;
 }
 
@@ -120,8 +119,8 @@ law::fit_errors errors_of_law(const std::string& name, const std::vector<double>
 }
 
 std::vector<double> profile_of_law(const std::string& name, const law_rows& rows, const law::fit_result& full,
-                                   law::fit_options options, std::size_t coefficient,
-                                   const std::vector<double>& values) {
+                                   law::fit_options options, std::size_t coefficient, const std::vector<double>& values,
+                                   double enough) {
   std::vector<double> objectives;
   with_law(name, [&](auto tag) {
     using form = typename decltype(tag)::form;
@@ -135,6 +134,7 @@ std::vector<double> profile_of_law(const std::string& name, const law_rows& rows
       start[coefficient] = value;
       const law::fit_result r = law::fit<form>(data, here, std::span(&start, 1));
       objectives.push_back(r.objective);
+      if (!(r.objective <= enough)) break;
       start = law::coefficients_from<form>(r);
     }
   });
