@@ -95,6 +95,13 @@ std::optional<fitted_law> fitted_to(const csv_table& table, const law_descriptio
     }
     if (!o.out.empty() && g.fit.objective > 1e-12)
       g.profiles = profiles_of(law.name, runs.rows, g.fit, options, interrupt);
+    for (const coefficient_profile& p : g.profiles)
+      for (const auto& [value, objective] : p.points)
+        if (objective < g.fit.objective * (1 - 1e-3)) {
+          g.fit.warnings.push_back("with " + detail::coefficient_label(law.coefficients[p.coefficient]) + " at " +
+                                   significant(value) + " the objective is " + significant(objective) +
+                                   ", less than the fit's: there is a better minimum; add --starts N");
+        }
     if (interrupt.asked()) return std::nullopt;
     f.groups.push_back(std::move(g));
   }
@@ -251,10 +258,14 @@ int run_fit(const common_options& common, const fit_command_options& o) {
 void add_fit(CLI::App& app, const common_options& common, action& chosen) {
   CLI::App* command = app.add_subcommand("fit", "Fit a scaling law to a table of runs");
   const auto o = std::make_shared<fit_command_options>();
-  const auto all = [](CLI::Option* option) { option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll); };
+  // a word behind a list's own is not of the list
+  const auto all = [](CLI::Option* option) {
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
+  };
   command->add_option("DATA", o->data, "A CSV file with a line of column names")->required()->type_name("");
   command->add_option("--form", o->forms, "The law, or several to compare (default: smelt; see smelt law list)")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("LIST");
   command->add_option("--group", o->rows.group, "Fit each value of this column on its own")->type_name("COLUMN");
   all(command->add_option("--where", o->rows.where, "Only rows such as S>0.5 or arch=smelt; all of several must hold")
@@ -279,6 +290,7 @@ void add_fit(CLI::App& app, const common_options& common, action& chosen) {
       ->type_name("SCHEME");
   command->add_option("--cell", o->rows.cells, "The columns that make a cell, such as size,S")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("LIST");
   command->add_option("--level", o->level, "What intervals hold (default: 0.95)")->type_name("X");
   command->add_option("--sparsity", o->sparsity, "S of the frontiers (default: the middle of the runs)")

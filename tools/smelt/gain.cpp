@@ -150,6 +150,8 @@ int print_gain(const common_options& common, const gain_options& o) {
            "extrapolated: the compute of either lies outside of the runs of both, " + significant(window.least, 3) +
                " to " + significant(window.most, 3) + " FLOPs"}};
   for (const auto& g : out["gains"]) t.rows.push_back(gain_cells(g));
+  if (sides.base_draws.empty() && sides.target_draws.empty())
+    t.notes.emplace_back("without intervals: they come with smelt fit --bootstrap");
 
   table categories{
       "",
@@ -276,6 +278,7 @@ void add_gain(CLI::App& app, const common_options& common, action& chosen) {
   command->add_option("--compute", o->compute, "Budgets in FLOPs, such as 1e20,1e21")
       ->required()
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("LIST");
   command->add_option("--sparsity", o->sparsity, "The sparsity S of both, for the form smelt")->type_name("X");
   command->add_option("--convention", o->convention, "Whose compute the budgets are: target (default) or baseline")

@@ -340,6 +340,7 @@ void add_law(CLI::App& app, const common_options& common, action& chosen) {
   frontier->add_option("--group", f->group, "One group of the fit (default: all)")->type_name("NAME");
   frontier->add_option("--compute", f->compute, "Budgets in FLOPs (default: powers of ten that the runs reach)")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("LIST");
   frontier->add_option("--sparsity", f->sparsity, "The sparsity S, for the form smelt")->type_name("X");
   frontier->add_option("--level", f->level, "What intervals hold (default: 0.95)")->type_name("X");
@@ -357,13 +358,16 @@ void add_law(CLI::App& app, const common_options& common, action& chosen) {
   downstream->add_option("--metric", d->metric, "The column of metrics, where there are several")->type_name("COLUMN");
   downstream->add_option("--lower-is-better", d->lower, "Metrics in which a lower score is better")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("LIST");
   downstream->add_option("--where", d->rows.where, "Only rows such as split=test; all of several must hold")
       ->type_name("TEST")
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
   downstream->add_option("--column", d->rows.columns, "The column of loss or score, or a formula")
       ->type_name("INPUT=COLUMN")
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
   downstream->add_option("--out", d->out, "A folder for downstream.json and downstream.svg")->type_name("DIR");
   downstream->footer(
       "Example:\n  smelt law downstream scores.csv --base baseline --metric task --lower-is-better perplexity");
@@ -381,7 +385,8 @@ void add_law(CLI::App& app, const common_options& common, action& chosen) {
   add_count(*paired, "--quantiles", p->quantiles, 1, "Quantiles of the baseline's loss, such as 4", 1'000);
   paired->add_option("--where", p->where, "Only rows such as length>32; all of several must hold")
       ->type_name("TEST")
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
   paired->footer("Example:\n  smelt law paired losses.csv --base baseline --target smelt --quantiles 4");
   paired->callback([&, p] { chosen = [&, p] { return print_paired(common, *p); }; });
   command->footer(

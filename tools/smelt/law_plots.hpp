@@ -84,15 +84,42 @@ template <class T>
   return law.losses ? "loss, nats/token" : "score";
 }
 
-/// The inputs of a slice that differ between slices, in words.
-[[nodiscard]] inline std::string slice_name(const law_description& law, const std::vector<slice>& all, const slice& one,
-                                            std::size_t along) {
+/// The inputs that tell slices apart, without those that follow from others.
+[[nodiscard]] inline std::vector<std::size_t> telling_inputs(const std::vector<slice>& all, std::size_t along) {
+  std::vector<std::pair<std::size_t, std::size_t>> by_values;  // how many values an input has, and its place
+  for (std::size_t j = 0; !all.empty() && j < all.front().inputs.size(); ++j) {
+    std::set<double> different;
+    for (const slice& s : all) different.insert(s.inputs[j]);
+    if (j != along) by_values.emplace_back(different.size(), j);
+  }
+  std::ranges::sort(by_values);
+  std::vector<std::size_t> telling;
+  const auto told_apart = [&] {
+    std::set<std::vector<double>> different;
+    for (const slice& s : all) {
+      std::vector<double> values;
+      for (const std::size_t j : telling) values.push_back(s.inputs[j]);
+      different.insert(std::move(values));
+    }
+    return different.size();
+  };
+  for (const auto& [count, j] : by_values) {
+    const std::size_t before = told_apart();
+    telling.push_back(j);
+    if (told_apart() == before && all.size() > 1) telling.pop_back();
+  }
+  std::ranges::sort(telling);
+  return telling;
+}
+
+/// A slice by the inputs that tell it apart.
+[[nodiscard]] inline std::string slice_name(const law_description& law, const std::vector<std::size_t>& telling,
+                                            const slice& one) {
   std::string words;
-  for (std::size_t j = 0; j < law.inputs.size(); ++j) {
-    if (j == along) continue;
-    const bool differs = std::ranges::any_of(all, [&](const slice& s) { return s.inputs[j] != one.inputs[j]; });
-    if (differs || all.size() == 1)
-      words += (words.empty() ? "" : ", ") + std::string(law.inputs[j].name) + " " + significant(one.inputs[j], 3);
+  for (const std::size_t j : telling) {
+    const double x = one.inputs[j];
+    words += (words.empty() ? "" : ", ") + std::string(law.inputs[j].name) + " " +
+             (x >= 1'000 ? compact(x) : significant(x, 3));
   }
   return words;
 }
@@ -126,7 +153,7 @@ template <class T>
   plot p{"The law and its runs: " + g.name, detail::with_unit(f.law.inputs[along]), detail::response_label(f.law)};
   p.log_x = by_factor;
 
-  std::vector<detail::slice> slices = detail::some_of(detail::slices_along(inputs, along), 6);
+  std::vector<detail::slice> slices = detail::slices_along(inputs, along);
   const bool moved = slices.empty();
   if (moved) {
     const std::size_t other = along == 0 ? 1 : 0;
@@ -138,6 +165,8 @@ template <class T>
     for (detail::slice& s : slices) s.inputs = inputs[s.rows[s.rows.size() / 2]];
     p.title += " (moved to the slices by the law)";
   }
+  const std::vector<std::size_t> telling = detail::telling_inputs(slices, along);
+  slices = detail::some_of(std::move(slices), 6);
   const std::vector<double> at = detail::steps_between(least, greatest, by_factor, 60);
   for (std::size_t k = 0; k < slices.size(); ++k) {
     const int style = static_cast<int>(k);
@@ -151,7 +180,7 @@ template <class T>
       }
       runs.points.push_back({inputs[i][along], y});
     }
-    p.curves.push_back({detail::slice_name(f.law, slices, slices[k], along),
+    p.curves.push_back({detail::slice_name(f.law, telling, slices[k]),
                         detail::curve_along(f.law.name, g.fit.fitted, slices[k].inputs, along, at), drawn_as::line,
                         style});
     p.curves.push_back(std::move(runs));
@@ -296,9 +325,10 @@ template <class T>
   responses.insert(responses.end(), first.runs.held_out.responses.begin(), first.runs.held_out.responses.end());
   double most = 1;
   for (const auto& x : inputs) most = (std::max)(most, x[along]);
-  const std::vector<detail::slice> slices = detail::some_of(detail::slices_along(inputs, along), 4);
-  for (const detail::slice& s : slices) {
-    plot p{detail::slice_name(law, slices, s, along), "visits", "loss, nats/token"};
+  const std::vector<detail::slice> slices = detail::slices_along(inputs, along);
+  const std::vector<std::size_t> telling = detail::telling_inputs(slices, along);
+  for (const detail::slice& s : detail::some_of(slices, 4)) {
+    plot p{detail::slice_name(law, telling, s), "visits", "loss, nats/token"};
     series seen{"runs", {}, drawn_as::marks};
     series held{"runs held out", {}, drawn_as::marks};
     for (const std::size_t i : s.rows)

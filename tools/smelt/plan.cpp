@@ -265,6 +265,7 @@ void add_plan(CLI::App& app, const common_options& common, action& chosen) {
                    "Models to choose from: SPECs, or 0.3B, 0.6B, 1.0B, 1.6B, 2.4B of the published ladder (default: "
                    "all of those)")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("LIST");
   command->add_option("--flops", o->flops, "Training compute, such as 5e21")->required()->type_name("X");
   command->add_option("--memory", o->memory, "The most that weights may take, such as 3GB")->type_name("SIZE");
@@ -274,6 +275,7 @@ void add_plan(CLI::App& app, const common_options& common, action& chosen) {
   add_count(*command, "--visits", o->visits, 1, "The most visits to look at (default: 8)", 64);
   command->add_option("--experts", o->experts, "Numbers of experts for each one used (default: 1,2,4,...,64)")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("LIST");
   command->footer(
       "Examples:\n  smelt plan --flops 5e21 --memory 3GB --bits 4\n"

@@ -156,6 +156,10 @@ struct axes {
 /// A tick's label with as many decimals as its neighbours need to differ.
 [[nodiscard]] inline std::string tick_label(const axis& a, double tick) {
   const double step = a.logarithmic || a.ticks.size() < 2 ? std::abs(tick) : a.ticks[1] - a.ticks[0];
+  if (std::abs(tick) >= 1e15) {  // 1e21 FLOPs, as papers write it
+    const int power = static_cast<int>(std::floor(std::log10(std::abs(tick)) + 1e-9));
+    return fixed(tick / std::pow(10.0, power), 0) + "e" + std::to_string(power);
+  }
   if (tick == 0 || std::abs(tick) >= 1'000) return compact(std::abs(tick) < step * 1e-6 ? 0 : tick);
   const int digits = step >= 1 ? 0 : (std::min)(9, static_cast<int>(std::ceil(-std::log10(step) - 1e-9)));
   return fixed(std::abs(tick) < step * 1e-6 ? 0 : tick, digits);
@@ -278,22 +282,40 @@ inline constexpr std::array<std::string_view, 6> dashes{"", "7 4", "2 3", "9 3 2
     entries += curve.name.empty() ? 0u : 1u;
     longest = (std::max)(longest, characters(curve.name));
   }
-  if (entries > 0)
-    svg += "<rect class=\"behind\" x=\"" + at(right - 46 - 7.0 * static_cast<double>(longest)) + "\" y=\"" +
-           at(top + 1) + "\" width=\"" + at(46 + 7.0 * static_cast<double>(longest)) + "\" height=\"" +
-           at(19.0 * static_cast<double>(entries) + 2) + "\"/>\n";
-  double y = top + 14;
+  if (entries == 0) return svg;
+  // in the corner that hides least, the upper right one if that is all the same
+  const double wide = 46 + 7.0 * static_cast<double>(longest);
+  const double high = 19.0 * static_cast<double>(entries) + 2;
+  struct corner {
+    double x, y;
+    std::size_t hidden;
+  };
+  std::vector<corner> corners{{right - wide, top + 1, 0},
+                              {left + 1, bottom - high - 1, 0},
+                              {right - wide, bottom - high - 1, 0},
+                              {left + 1, top + 1, 0}};
+  for (corner& c : corners)
+    for (const series& curve : p.curves)
+      for (const point& q : thinned(curve.points, 200))
+        if (axes.x.shows(q.x) && std::isfinite(q.y) && x_of(q.x) >= c.x && x_of(q.x) <= c.x + wide &&
+            y_of(q.y) >= c.y && y_of(q.y) <= c.y + high)
+          ++c.hidden;
+  const corner best = *std::ranges::min_element(corners, {}, &corner::hidden);
+  svg += "<rect class=\"behind\" x=\"" + at(best.x) + "\" y=\"" + at(best.y) + "\" width=\"" + at(wide) +
+         "\" height=\"" + at(high) + "\"/>\n";
+  const double end = best.x + wide;
+  double y = best.y + 13;
   for (std::size_t c = 0; c < p.curves.size(); ++c) {
     if (p.curves[c].name.empty()) continue;
     const std::size_t look = style_of(p, c);
     if (p.curves[c].as == drawn_as::marks) {
-      svg += circle(look, right - 20, y - 4);
+      svg += circle(look, end - 20, y - 4);
     } else {
       svg += "<line class=\"curve\" style=\"stroke: var(--c" + std::to_string(look % 6) + ")\" stroke-dasharray=\"" +
-             std::string(dashes[look % dashes.size()]) + "\" x1=\"" + at(right - 34) + "\" y1=\"" + at(y - 4) +
-             "\" x2=\"" + at(right - 6) + "\" y2=\"" + at(y - 4) + "\"/>\n";
+             std::string(dashes[look % dashes.size()]) + "\" x1=\"" + at(end - 34) + "\" y1=\"" + at(y - 4) +
+             "\" x2=\"" + at(end - 6) + "\" y2=\"" + at(y - 4) + "\"/>\n";
     }
-    svg += text("legend", "end", right - 40, y, p.curves[c].name);
+    svg += text("legend", "end", end - 40, y, p.curves[c].name);
     y += 19;
   }
   return svg;
