@@ -123,16 +123,16 @@ struct contestant {
 
 using sparse_point = coefficients_of<sparse_compute>;
 
-contestant race(const std::string& name, const objective<sparse_compute>& f, const std::vector<sparse_point>& starts,
-                double least, auto&& solve) {
+contestant race(const std::string& name, objective& f, const std::vector<sparse_point>& starts, double least,
+                auto&& solve) {
   contestant c{name};
   std::vector<double> ends;
   c.seconds = seconds_of([&] {
     for (const sparse_point& start : starts) {
       sparse_point p = start;
       if (!solve(p, c.evaluations)) ++c.failures;
-      objective_sums<sparse_compute> sums;
-      f.evaluate(p, sums);
+      objective_sums sums;
+      f.evaluate(detail::list_from(p), sums);
       ends.push_back(sums.value);
     }
   });
@@ -146,8 +146,9 @@ contestant race(const std::string& name, const objective<sparse_compute>& f, con
 std::vector<contestant> compare_solvers(int start_count) {
   const auto data = sparse_rows();
   const fit_result full = fit<sparse_compute>(data, {.threads = 1});
-  const auto blocks = data.blocks();
-  const objective<sparse_compute> f(blocks, 1e-3);
+  std::vector<pack> blocks;
+  data.table().fill(blocks);
+  objective f(view_of<sparse_compute>(), blocks, 1e-3);
   std::vector<sparse_point> starts;
   const smelt::random_stream random(3, 0);
   const auto summary = data.summary();
@@ -156,22 +157,22 @@ std::vector<contestant> compare_solvers(int start_count) {
     for (std::uint64_t k = 0; k < 5; ++k) at[k] = random.uniform(i * 5 + k);
     starts.push_back(sparse_compute::start(summary, at));
   }
-  const auto limits = bounds<sparse_compute>::of_form();
+  const bounds limits = bounds::of_form(view_of<sparse_compute>());
   std::vector<contestant> all;
   all.push_back(race("smelt", f, starts, full.objective, [&](sparse_point& p, std::int64_t& evaluations) {
-    const auto s = minimise(f, limits, p, {.decrease = 1e-8});
+    const solution s = minimise(f, limits, detail::list_from(p), {.decrease = 1e-8});
     evaluations += s.steps + 1;
-    p = s.p;
+    std::copy_n(s.p.begin(), p.size(), p.begin());
     return s.converged;
   }));
   // the others are given the sum over delta^2: as it is, it is below what their tolerances take for zero
-  constexpr double scale = 1e6;
+  [[maybe_unused]] constexpr double scale = 1e6;
 #if SMELT_BENCH_NLOPT
   for (const auto& [name, algorithm] : {std::pair{"NLopt SLSQP", NLOPT_LD_SLSQP}, {"NLopt L-BFGS", NLOPT_LD_LBFGS}}) {
     all.push_back(
         race(name, f, starts, full.objective, [&, algorithm = algorithm](sparse_point& p, std::int64_t& evaluations) {
           struct state {
-            const objective<sparse_compute>* f;
+            objective* f;
             std::int64_t* evaluations;
           } s{&f, &evaluations};
           nlopt_opt solver = nlopt_create(algorithm, 6);
@@ -179,9 +180,9 @@ std::vector<contestant> compare_solvers(int start_count) {
               solver,
               [](unsigned, const double* x, double* gradient, void* self) {
                 const state& known = *static_cast<state*>(self);
-                sparse_point q;
+                coefficient_list q{};
                 std::copy(x, x + 6, q.begin());
-                objective_sums<sparse_compute> sums;
+                objective_sums sums;
                 known.f->evaluate(q, sums);
                 ++*known.evaluations;
                 for (int j = 0; gradient != nullptr && j < 6; ++j) gradient[j] = scale * sums.gradient[j];
@@ -203,8 +204,8 @@ std::vector<contestant> compare_solvers(int start_count) {
   all.push_back(race("L-BFGS-B 3.0", f, starts, full.objective, [&](sparse_point& p, std::int64_t& evaluations) {
     int n = 6;
     int m = 10;
-    sparse_point low = limits.least;
-    sparse_point high = limits.most;
+    coefficient_list low = limits.least;
+    coefficient_list high = limits.most;
     int kinds[6];
     for (std::size_t j = 0; j < 6; ++j) kinds[j] = std::isfinite(low[j]) ? 2 : 0;
     double value = 0;
@@ -224,8 +225,8 @@ std::vector<contestant> compare_solvers(int start_count) {
       setulb_(&n, &m, p.data(), low.data(), high.data(), kinds, &value, gradient, &factr, &pgtol, work.data(),
               whole.data(), task.data(), &print, note.data(), logical, integer, real, 60, 60);
       if (task.starts_with("FG")) {
-        objective_sums<sparse_compute> sums;
-        f.evaluate(p, sums);
+        objective_sums sums;
+        f.evaluate(detail::list_from(p), sums);
         ++evaluations;
         value = scale * sums.value;
         for (int j = 0; j < 6; ++j) gradient[j] = scale * sums.gradient[j];
@@ -265,11 +266,12 @@ int run(int count, char** arguments) {
   if (quick) starts.resize(100);
   const std::size_t draws = quick ? 40 : 4000;
 
-  const auto blocks = data.blocks();
-  const objective<chinchilla> f(blocks, 1e-3);
-  const coefficients_of<chinchilla> at = data.to_fit_units(published::hoffmann());
-  objective_sums<chinchilla> sums;
-  coefficient_matrix<chinchilla> matrix;
+  std::vector<pack> blocks;
+  data.table().fill(blocks);
+  objective f(view_of<chinchilla>(), blocks, 1e-3);
+  const coefficient_list at = detail::list_from(data.to_fit_units(published::hoffmann()));
+  objective_sums sums;
+  triangle matrix;
   const int repeats = quick ? 100 : 20'000;
   const auto each = [&](auto&& work) {
     return best_seconds(rounds,
@@ -282,8 +284,8 @@ int run(int count, char** arguments) {
   out["rows"] = data.size();
   out["threads"] = threads;
   out["gradient_us"] = 1e6 * each([&] { f.evaluate(at, sums); });
-  out["majorant_us"] = 1e6 * each([&] { f.evaluate(at, sums, matrix); });
-  out["hessian_us"] = 1e6 * each([&] { f.hessian(at, matrix); });
+  out["majorant_us"] = 1e6 * each([&] { f.with_majorant(at, sums, matrix); });
+  out["hessian_us"] = 1e6 * each([&] { f.with_hessian(at, sums, matrix); });
 
   const fit_options options{.threads = threads};
   fit_result result;

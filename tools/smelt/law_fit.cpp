@@ -12,28 +12,28 @@ namespace smelt::tool {
 
 namespace {
 
-template <class F>
-law::observations<F> observations_of(const law_rows& rows, law::fit_units units = law::fit_units::centred) {
-  std::vector<law::inputs_of<F>> x(rows.inputs.size());
-  for (std::size_t i = 0; i < x.size(); ++i) std::ranges::copy(rows.inputs[i], x[i].begin());
-  return {std::move(x), rows.responses, units};
+law::row_table table_of(const law::form_view& form, const law_rows& rows,
+                        law::fit_units units = law::fit_units::centred) {
+  std::vector<double> inputs;
+  for (const std::vector<double>& row : rows.inputs) inputs.insert(inputs.end(), row.begin(), row.end());
+  return {form, std::move(inputs), rows.responses, units};
 }
 
-/// Calls use(tag of the form) for the law of that name.
-template <class Use>
-void with_law(const std::string& name, Use&& use) {
+/// The form of the law of that name.
+const law::form_view& form_of(const std::string& name) {
   const std::string& wanted = law_called(name).name;
+  const law::form_view* found = nullptr;
   for_laws([&](const std::string& law, std::string_view, auto tag) {
-    if (law == wanted) use(tag);
+    if (law == wanted) found = &law::view_of<typename decltype(tag)::form>();
   });
+  return *found;
 }
 
-template <class F>
-law::coefficients_of<F> coefficients_in(const std::vector<double>& fitted) {
-  law::coefficients_of<F> p{};
-  if (fitted.size() != p.size()) {
-    throw error(errc::mismatch, std::string(F::name) + " has " + std::to_string(p.size()) + " coefficients, found " +
-                                    std::to_string(fitted.size()));
+law::coefficient_list coefficients_in(const law::form_view& form, const std::vector<double>& fitted) {
+  law::coefficient_list p{};
+  if (fitted.size() != form.size()) {
+    throw error(errc::mismatch, std::string(form.name) + " has " + std::to_string(form.size()) +
+                                    " coefficients, found " + std::to_string(fitted.size()));
   }
   std::ranges::copy(fitted, p.begin());
   return p;
@@ -71,73 +71,57 @@ const law_description& law_called(const std::string& name) {
 
 law::fit_result fit_law(const std::string& name, const law_rows& rows, const law::fit_options& options,
                         const std::vector<std::vector<double>>& starts) {
-  law::fit_result fitted;
-  with_law(name, [&](auto tag) {
-    using form = typename decltype(tag)::form;
-    std::vector<law::coefficients_of<form>> from;
-    for (const auto& start : starts) from.push_back(coefficients_in<form>(start));
-    fitted = law::fit<form>(observations_of<form>(rows), options, from);
-  });
-  return fitted;
+  const law::form_view& form = form_of(name);
+  std::vector<law::coefficient_list> from;
+  for (const auto& start : starts) from.push_back(coefficients_in(form, start));
+  return law::fit(table_of(form, rows), options, from);
 }
 
 std::vector<std::vector<double>> bootstrap_law(const std::string& name, const law_rows& rows,
                                                const law::fit_result& full, const law::fit_options& options,
                                                const law::resampling& draws,
                                                const std::vector<std::size_t>& unit_of_row) {
+  const law::form_view& form = form_of(name);
   std::vector<std::vector<double>> all;
-  with_law(name, [&](auto tag) {
-    using form = typename decltype(tag)::form;
-    for (const auto& p : law::bootstrap<form>(observations_of<form>(rows), full, draws, options, unit_of_row).fits)
-      all.push_back(std::isfinite(p[0]) ? std::vector<double>(p.begin(), p.end()) : std::vector<double>());
-  });
+  for (const auto& p : law::bootstrap(table_of(form, rows), full, draws, options, unit_of_row)) {
+    all.emplace_back();
+    if (std::isfinite(p[0])) all.back().assign(p.begin(), p.begin() + static_cast<std::ptrdiff_t>(form.size()));
+  }
   return all;
 }
 
 std::vector<double> predict_law(const std::string& name, const std::vector<double>& fitted,
                                 const std::vector<std::vector<double>>& inputs) {
+  const law::form_view& form = form_of(name);
+  const law::coefficient_list p = coefficients_in(form, fitted);
   std::vector<double> all;
-  with_law(name, [&](auto tag) {
-    using form = typename decltype(tag)::form;
-    const auto p = coefficients_in<form>(fitted);
-    for (const std::vector<double>& row : inputs) {
-      law::inputs_of<form> x{};
-      std::ranges::copy(row, x.begin());
-      all.push_back(law::predict<form>(p, x));
-    }
-  });
+  for (const std::vector<double>& row : inputs) all.push_back(law::predict(form, p, row));
   return all;
 }
 
 law::fit_errors errors_of_law(const std::string& name, const std::vector<double>& fitted, const law_rows& rows) {
-  law::fit_errors errors;
-  with_law(name, [&](auto tag) {
-    using form = typename decltype(tag)::form;
-    errors = law::errors_of(observations_of<form>(rows), coefficients_in<form>(fitted));
-  });
-  return errors;
+  const law::form_view& form = form_of(name);
+  return law::errors_of(table_of(form, rows), coefficients_in(form, fitted));
 }
 
 std::vector<double> profile_of_law(const std::string& name, const law_rows& rows, const law::fit_result& full,
                                    law::fit_options options, std::size_t coefficient, const std::vector<double>& values,
                                    double enough) {
+  const law::form_view& form = form_of(name);
+  const law::row_table data = table_of(form, rows, law::fit_units::as_given);
+  const law::coefficient& held = form.coefficients[coefficient];
+  law::coefficient_list start = coefficients_in(form, full.fitted);
   std::vector<double> objectives;
-  with_law(name, [&](auto tag) {
-    using form = typename decltype(tag)::form;
-    const auto data = observations_of<form>(rows, law::fit_units::as_given);
-    const law::coefficient& held = form::coefficients[coefficient];
-    auto start = coefficients_in<form>(full.fitted);
-    for (const double value : values) {
-      law::fit_options here = options;
-      std::erase_if(here.hold, [&](const auto& h) { return h.first == held.name; });
-      here.hold.emplace_back(held.name, held.logarithmic ? std::exp(value) : value);
-      start[coefficient] = value;
-      const law::fit_result r = law::fit<form>(data, here, std::span(&start, 1));
-      objectives.push_back(r.objective);
-      if (!(r.objective <= enough)) break;
-      start = law::coefficients_from<form>(r);
-    }
-  });
+  for (const double value : values) {
+    law::fit_options here = options;
+    std::erase_if(here.hold, [&](const auto& h) { return h.first == held.name; });
+    here.hold.emplace_back(held.name, held.logarithmic ? std::exp(value) : value);
+    start[coefficient] = value;
+    const law::fit_result r = law::fit(data, here, std::span(&start, 1));
+    objectives.push_back(r.objective);
+    if (!(r.objective <= enough)) break;
+    start = coefficients_in(form, r.fitted);
+  }
   return objectives;
 }
 

@@ -49,12 +49,12 @@ struct bootstrap_result {
   }
 };
 
-/// Refits `full` (made with `options`) to every draw. unit_of_row[i] is the unit that row i belongs to; empty: each row
-/// is a unit. Throws mismatch when units and rows do not fit together.
-template <Form F>
-[[nodiscard]] bootstrap_result<F> bootstrap(const observations<F>& data, const fit_result& full,
-                                            const resampling& draws, const fit_options& options = {},
-                                            std::span<const std::size_t> unit_of_row = {}) {
+/// Refits `full` (made with `options`) to every draw: coefficients as fitted, for the data's units; NaN where the draw
+/// failed. unit_of_row[i] is the unit that row i belongs to; empty: each row is a unit. Throws mismatch when units and
+/// rows do not fit together.
+[[nodiscard]] inline std::vector<coefficient_list> bootstrap(const row_table& data, const fit_result& full,
+                                                             const resampling& draws, const fit_options& options = {},
+                                                             std::span<const std::size_t> unit_of_row = {}) {
   if (unit_of_row.empty() ? draws.units != data.size() : unit_of_row.size() != data.size()) {
     throw error(errc::mismatch, "a bootstrap needs a unit for each of " + std::to_string(data.size()) +
                                     " rows, found " +
@@ -66,17 +66,18 @@ template <Form F>
                                       std::to_string(unit));
     }
   }
-  const bounds<F> limits = detail::in_fit_units(data, detail::limits_of<F>(options));
-  std::size_t free = 0;
-  for (std::size_t j = 0; j < limits.least.size(); ++j) free += limits.least[j] < limits.most[j] ? 1u : 0u;
-  const coefficients_of<F> start = data.to_fit_units(coefficients_from<F>(full));
+  const form_view& form = data.form();
+  const bounds limits = detail::in_fit_units(data, detail::limits_of(form, options));
+  const std::size_t free = limits.free();
+  coefficient_list start = detail::coefficients_from(form, full);
+  data.to_units_around(start.data(), 20);
 
-  bootstrap_result<F> r;
-  coefficients_of<F> none;
+  coefficient_list none;
   none.fill((std::numeric_limits<double>::quiet_NaN)());
-  r.fits.assign(draws.draws, none);
+  std::vector<coefficient_list> fits(draws.draws, none);
   for_indices(draws.draws, options.threads, [&] {
-    return [&, blocks = std::vector<row_block<F>>(), counts = std::vector<double>(data.size())](std::size_t b) mutable {
+    return [&, blocks = std::vector<pack>(), counts = std::vector<double>(data.size()),
+            f = objective(form, {}, full.delta)](std::size_t b) mutable {
       std::size_t different = 0;
       for (std::size_t i = 0; i < data.size(); ++i) {
         counts[i] = draws.count(b, unit_of_row.empty() ? i : unit_of_row[i]);
@@ -84,12 +85,24 @@ template <Form F>
       }
       if (different < free) return;
       data.fill(blocks, counts);
-      objective<F> f(blocks, full.delta);
-      const solution<F> end = detail::settle(f, limits, start, full.delta);
-      if (std::isfinite(end.value)) r.fits[b] = data.to_data_units(end.p);
+      f.set_rows(blocks);
+      const solution end = detail::settle(f, limits, start, full.delta, 1);
+      if (!std::isfinite(end.value)) return;
+      fits[b] = end.p;
+      data.to_data_units(fits[b].data());
     };
   });
-  for (const coefficients_of<F>& p : r.fits) r.failed += std::isfinite(p[0]) ? 0 : 1;
+  return fits;
+}
+template <Form F>
+[[nodiscard]] bootstrap_result<F> bootstrap(const observations<F>& data, const fit_result& full,
+                                            const resampling& draws, const fit_options& options = {},
+                                            std::span<const std::size_t> unit_of_row = {}) {
+  bootstrap_result<F> r;
+  for (const coefficient_list& p : bootstrap(data.table(), full, draws, options, unit_of_row)) {
+    r.fits.push_back(detail::array_from<detail::coefficient_count<F>>(p.data()));
+    r.failed += std::isfinite(p[0]) ? 0 : 1;
+  }
   return r;
 }
 

@@ -104,9 +104,21 @@ using prepared_of = std::array<double, detail::prepared_count<F>>;
 ///       static std::array<double, 3> rescaled(std::array<double, 3> p, const std::array<double, 1>& log_factor);
 ///     };
 ///
+/// A form that is ln(sum_k e^(m_k p)) may also give its second derivatives, which cost less than those found by jets:
+///
+///       // sum_k share_k m_k m_k^T, which is the Hessian but for -g g^T: where it is not 0, and what it is there
+///       static constexpr std::array curved{triangle_at(0, 0), triangle_at(1, 1), triangle_at(2, 1)};
+///       template <class C, class X>
+///       static std::array<C, 3> curvature(const std::array<X, 1>& x, const std::array<C, 3>& gradient);
+///
+/// and a form that is another with its last coefficients fixed may say so, and need not be compiled again:
+///
+///       using general = my_longer_form;  // takes the same inputs and prepares them alike
+///       static constexpr std::array fixed{0.0};
+///
 /// The fit measures inputs that have a scale in units in which the mean of ln x is 20, whatever units they arrive in:
-/// that is what prepare and start see. `evaluate` is compiled for plain doubles, for packs of rows, and for packs with
-/// derivatives (the Hessian).
+/// that is what prepare and start see. `evaluate` is compiled for plain doubles, for packs of rows, and (for the
+/// Hessian, where there is no `curvature`) for packs with a derivative.
 template <class F>
 concept Form = requires(const inputs_of<F>& raw, const prepared_of<F>& x, const coefficients_of<F>& p,
                         coefficients_of<F>& gradient, const data_summary<detail::prepared_count<F>>& data,

@@ -16,8 +16,7 @@ namespace detail {
 [[nodiscard, gnu::always_inline]] inline pack plain(const pack& x) noexcept {
   return x;
 }
-template <int Directions>
-[[nodiscard, gnu::always_inline]] inline pack plain(const jet<Directions>& x) noexcept {
+[[nodiscard, gnu::always_inline]] inline pack plain(const jet& x) noexcept {
   return x.v;
 }
 [[nodiscard, gnu::always_inline]] inline double larger(double a, double b) noexcept {
@@ -49,6 +48,11 @@ template <class Number, std::size_t Terms>
   const Number inverse = 1.0 / sum;
   for (Number& s : share) s = s * inverse;
   return log_of_sum(sum) + top;
+}
+
+/// Where the lower triangle of a symmetric matrix, row by row, holds row j and column i <= j.
+[[nodiscard]] constexpr std::size_t triangle_at(std::size_t j, std::size_t i) noexcept {
+  return j * (j + 1) / 2 + i;
 }
 
 }  // namespace smelt::law

@@ -11,7 +11,7 @@
 #include <numeric>
 #include <smelt/core/error.hpp>
 #include <smelt/law/form.hpp>
-#include <smelt/law/objective.hpp>
+#include <smelt/law/form_view.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -71,6 +71,14 @@ inline void check_input(std::string_view law, const input& column, double value,
   if (!lies_in(value, column.where)) throw error(errc::invalid_argument, found());
 }
 
+template <std::size_t N>
+[[nodiscard]] std::vector<double> flat(const std::vector<std::array<double, N>>& rows) {
+  std::vector<double> all;
+  all.reserve(rows.size() * N);
+  for (const std::array<double, N>& row : rows) all.insert(all.end(), row.begin(), row.end());
+  return all;
+}
+
 }  // namespace detail
 
 /// Throws invalid_argument or not_finite, naming the input, when a law is asked outside of its domain.
@@ -85,84 +93,88 @@ enum class fit_units {
   as_given,  ///< those of the data: an amplitude can be held while the exponent that belongs to it is fitted
 };
 
-/// The rows of a fit.
-template <Form F>
-class observations {
+/// The rows of a fit of any form.
+class row_table {
  public:
-  /// inputs[i] and responses[i] (a loss above 0, or a score) are row i. Throws not_finite or invalid_argument, naming
-  /// row, input and value, for what the law cannot take.
-  observations(std::vector<inputs_of<F>> inputs, std::vector<double> responses, fit_units units = fit_units::centred)
-      : units_(units), inputs_(std::move(inputs)), responses_(std::move(responses)) {
-    if (inputs_.size() != responses_.size()) {
-      throw error(errc::mismatch, std::string(F::name) + ": as many responses as rows of inputs are needed, found " +
-                                      std::to_string(responses_.size()) + " and " + std::to_string(inputs_.size()));
+  /// `inputs` are [rows, form.inputs], responses (losses above 0, or scores) one a row. Throws not_finite or
+  /// invalid_argument, naming row, input and value, for what the law cannot take.
+  row_table(const form_view& form, std::vector<double> inputs, std::vector<double> responses,
+            fit_units units = fit_units::centred)
+      : form_(&form), units_(units), inputs_(std::move(inputs)), responses_(std::move(responses)) {
+    const std::size_t width = form.inputs.size();
+    if (inputs_.size() != responses_.size() * width) {
+      throw error(errc::mismatch, std::string(form.name) + ": as many responses as rows of inputs are needed, found " +
+                                      std::to_string(responses_.size()) + " and " +
+                                      std::to_string(inputs_.size() / width));
     }
-    const std::size_t count = inputs_.size();
+    const std::size_t count = responses_.size();
+    const bool logs = form.fitted == response::logarithm;
     for (std::size_t i = 0; i < count; ++i) {
       const auto row = static_cast<std::int64_t>(i);
-      check_inputs<F>(inputs_[i], row);
-      constexpr bool logs = F::fitted == response::logarithm;
-      detail::check_input(F::name, {logs ? "loss" : "score", logs ? domain::positive : domain::any}, responses_[i],
+      for (std::size_t j = 0; j < width; ++j) detail::check_input(form.name, form.inputs[j], input_at(i, j), row);
+      detail::check_input(form.name, {logs ? "loss" : "score", logs ? domain::positive : domain::any}, responses_[i],
                           row);
       fitted_.push_back(logs ? std::log(responses_[i]) : responses_[i]);
     }
     order_.resize(count);
     std::iota(order_.begin(), order_.end(), std::size_t{0});
-    std::ranges::sort(order_, [&](std::size_t a, std::size_t b) {
-      if (inputs_[a] != inputs_[b]) return inputs_[a] < inputs_[b];
+    std::sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
+      for (std::size_t j = 0; j < width; ++j)
+        if (input_at(a, j) != input_at(b, j)) return input_at(a, j) < input_at(b, j);
       return responses_[a] != responses_[b] ? responses_[a] < responses_[b] : a < b;
     });
-    for (std::size_t k = 0; k < detail::scale_count<F>; ++k) {
-      const std::size_t j = first_of_scale(k);
-      for (const std::size_t i : order_) mean_log_[k] += std::log(inputs_[i][j]) / static_cast<double>(count);
+    for (std::size_t k = 0; k < form.scales; ++k) {
+      std::size_t j = 0;
+      while (form.inputs[j].scale != static_cast<int>(k)) ++j;
+      mean_log_.push_back(0);
+      for (const std::size_t i : order_) mean_log_[k] += std::log(input_at(i, j)) / static_cast<double>(count);
     }
-    prepared_.reserve(count);
-    for (std::size_t i = 0; i < count; ++i) prepared_.push_back(F::prepare(scaled(inputs_[i], 20)));
+    prepared_.resize(count * form.prepared);
+    for (std::size_t i = 0; i < count; ++i) prepare(i, 20, prepared_.data() + i * form.prepared);
   }
 
-  /// The coefficients for the units of the fit, in which the mean of ln x is 20, from those for the units of the data.
-  [[nodiscard]] coefficients_of<F> to_fit_units(const coefficients_of<F>& p) const {
-    return rescaled<F>(p, factors(20));
+  [[nodiscard]] const form_view& form() const noexcept { return *form_; }
+  [[nodiscard]] std::size_t size() const noexcept { return responses_.size(); }
+  [[nodiscard]] std::span<const double> inputs_at(std::size_t row) const {
+    return std::span(inputs_).subspan(row * form_->inputs.size(), form_->inputs.size());
   }
-  /// And back.
-  [[nodiscard]] coefficients_of<F> to_data_units(const coefficients_of<F>& p) const {
-    scales_of<F> back = factors(20);
-    for (double& f : back) f = -f;
-    return rescaled<F>(p, back);
+  [[nodiscard]] std::span<const double> prepared_at(std::size_t row) const {
+    return std::span(prepared_).subspan(row * form_->prepared, form_->prepared);
   }
-
-  /// A row in units in which the mean of ln x is `centre`, prepared; and the coefficients for them.
-  [[nodiscard]] prepared_of<F> prepared_around(std::size_t row, double centre) const {
-    return F::prepare(scaled(inputs_[row], centre));
-  }
-  [[nodiscard]] coefficients_of<F> to_units_around(const coefficients_of<F>& p, double centre) const {
-    return rescaled<F>(p, factors(centre));
-  }
-
-  [[nodiscard]] std::size_t size() const noexcept { return inputs_.size(); }
-  [[nodiscard]] const inputs_of<F>& inputs(std::size_t row) const { return inputs_[row]; }
   [[nodiscard]] double response_of(std::size_t row) const { return responses_[row]; }
-  [[nodiscard]] const prepared_of<F>& prepared(std::size_t row) const { return prepared_[row]; }
-  /// The rows in the order of sums.
-  [[nodiscard]] std::span<const std::size_t> order() const noexcept { return order_; }
+  [[nodiscard]] const std::vector<double>& responses() const noexcept { return responses_; }
   /// ln loss, or the score
   [[nodiscard]] double fitted(std::size_t row) const { return fitted_[row]; }
-  [[nodiscard]] const std::vector<double>& responses() const noexcept { return responses_; }
+  /// The rows in the order of sums.
+  [[nodiscard]] std::span<const std::size_t> order() const noexcept { return order_; }
 
-  /// The rows for the objective. counts[i], where given, is how often row i counts; rows that count 0 times are left
-  /// out.
-  void fill(std::vector<row_block<F>>& blocks, std::span<const double> counts = {}) const {
+  /// In place: coefficients for the units of the data become those for units in which the mean of ln x is `centre` (20:
+  /// the units of the fit), and back.
+  void to_units_around(double* p, double centre) const { move(p, centre, 1); }
+  void to_data_units(double* p) const { move(p, 20, -1); }
+
+  /// The rows for the objective, in blocks of eight: prepared inputs, what is fitted, how often the row counts.
+  /// counts[i], where given, is how often row i counts; rows that count 0 times are left out. Inputs are measured in
+  /// units in which the mean of ln x is `centre`.
+  void fill(std::vector<pack>& blocks, std::span<const double> counts = {}, double centre = 20) const {
+    constexpr std::size_t lanes = pack::lanes;
+    const std::size_t width = form_->prepared;
     std::size_t used = 0;
     for (const std::size_t i : order_) used += counts.empty() || counts[i] > 0 ? 1u : 0u;
-    constexpr std::size_t lanes = pack::lanes;
-    blocks.resize((used + lanes - 1) / lanes);
+    blocks.resize((used + lanes - 1) / lanes * (width + 2));
+    std::vector<double> elsewhere(centre == 20 ? 0 : width);
     std::size_t at = 0;
     const auto put = [&](std::size_t row, double weight) {
-      row_block<F>& block = blocks[at / lanes];
+      pack* const block = blocks.data() + at / lanes * (width + 2);
       const std::size_t lane = at++ % lanes;
-      for (std::size_t j = 0; j < block.x.size(); ++j) block.x[j].v[lane] = prepared_[row][j];
-      block.y.v[lane] = fitted_[row];
-      block.weight.v[lane] = weight;
+      const double* x = prepared_.data() + row * width;
+      if (!elsewhere.empty()) {
+        prepare(row, centre, elsewhere.data());
+        x = elsewhere.data();
+      }
+      for (std::size_t j = 0; j < width; ++j) block[j].v[lane] = x[j];
+      block[width].v[lane] = fitted_[row];
+      block[width + 1].v[lane] = weight;
     };
     std::size_t last = 0;
     for (const std::size_t i : order_) {
@@ -170,34 +182,108 @@ class observations {
       put(i, counts.empty() ? 1.0 : counts[i]);
       last = i;
     }
-    while (at < blocks.size() * lanes) put(last, 0.0);
+    while (at % lanes != 0) put(last, 0.0);
   }
 
-  [[nodiscard]] std::vector<row_block<F>> blocks(std::span<const double> counts = {}) const {
-    std::vector<row_block<F>> all;
-    fill(all, counts);
-    return all;
-  }
-
-  /// Means and extremes, summed in the order of the rows' own.
-  [[nodiscard]] data_summary<detail::prepared_count<F>> summary() const {
-    data_summary<detail::prepared_count<F>> s;
-    if (order_.empty()) return s;
-    s.least = s.most = prepared_[order_.front()];
-    s.least_response = s.most_response = fitted_[order_.front()];
-    for (const std::size_t i : order_) {
-      for (std::size_t j = 0; j < s.centre.size(); ++j) {
-        s.centre[j] += prepared_[i][j];
-        s.least[j] = (std::min)(s.least[j], prepared_[i][j]);
-        s.most[j] = (std::max)(s.most[j], prepared_[i][j]);
+  /// Means and extremes of prepared inputs, summed in the order of the rows' own: [centre, least, most].
+  [[nodiscard]] std::vector<double> extremes() const {
+    const std::size_t width = form_->prepared;
+    std::vector<double> s(3 * width, 0.0);
+    for (std::size_t k = 0; k < size(); ++k) {
+      const double* x = prepared_.data() + order_[k] * width;
+      for (std::size_t j = 0; j < width; ++j) {
+        s[j] += x[j];
+        s[width + j] = k == 0 ? x[j] : (std::min)(s[width + j], x[j]);
+        s[2 * width + j] = k == 0 ? x[j] : (std::max)(s[2 * width + j], x[j]);
       }
-      s.mean_response += fitted_[i];
-      s.least_response = (std::min)(s.least_response, fitted_[i]);
-      s.most_response = (std::max)(s.most_response, fitted_[i]);
     }
-    for (double& c : s.centre) c /= static_cast<double>(size());
-    s.mean_response /= static_cast<double>(size());
+    for (std::size_t j = 0; j < width && size() > 0; ++j) s[j] /= static_cast<double>(size());
     return s;
+  }
+
+  /// What a start may know. `extremes` must outlive it.
+  [[nodiscard]] summary_view summary(std::span<const double> extremes) const {
+    const std::size_t width = form_->prepared;
+    summary_view s{extremes.first(width), extremes.subspan(width, width), extremes.last(width)};
+    for (std::size_t k = 0; k < size(); ++k) {
+      const double y = fitted_[order_[k]];
+      s.mean_response += y;
+      s.least_response = k == 0 ? y : (std::min)(s.least_response, y);
+      s.most_response = k == 0 ? y : (std::max)(s.most_response, y);
+    }
+    if (size() > 0) s.mean_response /= static_cast<double>(size());
+    return s;
+  }
+
+ private:
+  [[nodiscard]] double input_at(std::size_t row, std::size_t j) const {
+    return inputs_[row * form_->inputs.size() + j];
+  }
+
+  [[nodiscard]] std::vector<double> factors(double centre) const {
+    std::vector<double> f(form_->scales, 0.0);
+    for (std::size_t k = 0; k < f.size() && units_ == fit_units::centred; ++k) f[k] = centre - mean_log_[k];
+    return f;
+  }
+
+  void move(double* p, double centre, double sign) const {
+    std::vector<double> f = factors(centre);
+    for (double& x : f) x *= sign;
+    form_->rescale(p, f.data());
+  }
+
+  void prepare(std::size_t row, double centre, double* prepared) const {
+    const std::vector<double> f = factors(centre);
+    std::vector<double> x(inputs_at(row).begin(), inputs_at(row).end());
+    for (std::size_t j = 0; j < x.size(); ++j)
+      if (form_->inputs[j].scale >= 0) x[j] *= std::exp(f[static_cast<std::size_t>(form_->inputs[j].scale)]);
+    form_->prepare(x.data(), prepared);
+  }
+
+  const form_view* form_;
+  fit_units units_;
+  std::vector<double> inputs_;
+  std::vector<double> responses_;
+  std::vector<double> mean_log_;
+  std::vector<double> prepared_;
+  std::vector<double> fitted_;
+  std::vector<std::size_t> order_;
+};
+
+/// The rows of a fit of one form.
+template <Form F>
+class observations {
+ public:
+  /// inputs[i] and responses[i] (a loss above 0, or a score) are row i. Throws not_finite or invalid_argument, naming
+  /// row, input and value, for what the law cannot take.
+  observations(const std::vector<inputs_of<F>>& inputs, std::vector<double> responses,
+               fit_units units = fit_units::centred)
+      : table_(view_of<F>(), detail::flat(inputs), std::move(responses), units) {}
+
+  [[nodiscard]] const row_table& table() const noexcept { return table_; }
+  [[nodiscard]] std::size_t size() const noexcept { return table_.size(); }
+  [[nodiscard]] inputs_of<F> inputs(std::size_t row) const {
+    return detail::array_from<detail::input_count<F>>(table_.inputs_at(row).data());
+  }
+  [[nodiscard]] double response_of(std::size_t row) const { return table_.response_of(row); }
+  [[nodiscard]] const std::vector<double>& responses() const noexcept { return table_.responses(); }
+  /// ln loss, or the score
+  [[nodiscard]] double fitted(std::size_t row) const { return table_.fitted(row); }
+
+  /// A row as the fit sees it, and the coefficients for the fit's units, in which the mean of ln x is 20, from those
+  /// for the units of the data.
+  [[nodiscard]] prepared_of<F> prepared(std::size_t row) const {
+    return detail::array_from<detail::prepared_count<F>>(table_.prepared_at(row).data());
+  }
+  [[nodiscard]] coefficients_of<F> to_fit_units(coefficients_of<F> p) const {
+    table_.to_units_around(p.data(), 20);
+    return p;
+  }
+
+  /// What a start may know of the rows.
+  [[nodiscard]] data_summary<detail::prepared_count<F>> summary() const {
+    const std::vector<double> extremes = table_.extremes();
+    return detail::summary_from<detail::prepared_count<F>>(table_.summary(extremes));
   }
 
   /// The rows for which `keep(row)` holds.
@@ -207,40 +293,14 @@ class observations {
     std::vector<double> y;
     for (std::size_t i = 0; i < size(); ++i) {
       if (!keep(i)) continue;
-      x.push_back(inputs_[i]);
-      y.push_back(responses_[i]);
+      x.push_back(inputs(i));
+      y.push_back(response_of(i));
     }
-    return {std::move(x), std::move(y)};
+    return {x, std::move(y)};
   }
 
  private:
-  [[nodiscard]] static std::size_t first_of_scale(std::size_t k) noexcept {
-    std::size_t j = 0;
-    while (F::inputs[j].scale != static_cast<int>(k)) ++j;
-    return j;
-  }
-
-  [[nodiscard]] scales_of<F> factors(double centre) const {
-    scales_of<F> f{};
-    if (units_ == fit_units::as_given) return f;
-    for (std::size_t k = 0; k < f.size(); ++k) f[k] = centre - mean_log_[k];
-    return f;
-  }
-
-  [[nodiscard]] inputs_of<F> scaled(inputs_of<F> x, double centre) const {
-    const scales_of<F> f = factors(centre);
-    for (std::size_t j = 0; j < x.size(); ++j)
-      if (F::inputs[j].scale >= 0) x[j] *= std::exp(f[static_cast<std::size_t>(F::inputs[j].scale)]);
-    return x;
-  }
-
-  fit_units units_;
-  scales_of<F> mean_log_{};
-  std::vector<inputs_of<F>> inputs_;
-  std::vector<double> responses_;
-  std::vector<prepared_of<F>> prepared_;
-  std::vector<double> fitted_;
-  std::vector<std::size_t> order_;
+  row_table table_;
 };
 
 /// What the law says at one row: a loss or a score, in the units of the data. Throws for inputs outside of its domain.
@@ -250,6 +310,23 @@ template <Form F>
   coefficients_of<F> gradient;
   const double value = F::evaluate(p, F::prepare(x), gradient);
   return F::fitted == response::logarithm ? std::exp(value) : value;
+}
+
+/// The same of a form whose type is not known: `p` as fitted and `x` have the form's numbers of coefficients and
+/// inputs.
+[[nodiscard]] inline double predict(const form_view& form, const coefficient_list& p, std::span<const double> x) {
+  if (x.size() != form.inputs.size()) {
+    throw error(errc::mismatch, std::string(form.name) + " takes " + std::to_string(form.inputs.size()) +
+                                    " inputs, found " + std::to_string(x.size()));
+  }
+  for (std::size_t j = 0; j < x.size(); ++j) detail::check_input(form.name, form.inputs[j], x[j], -1);
+  std::vector<double> prepared(form.prepared);
+  form.prepare(x.data(), prepared.data());
+  std::vector<pack> row(prepared.begin(), prepared.end());
+  row.resize(form.prepared + 2, pack(0.0));
+  std::vector<pack> parts(1 + form.size());
+  form.slopes[0](p.data(), row.data(), 1, parts.data());
+  return form.fitted == response::logarithm ? std::exp(parts[0].v[0]) : parts[0].v[0];
 }
 
 }  // namespace smelt::law

@@ -150,7 +150,8 @@ namespace detail {
   // Kahan's correction: (u - 1) x / ln u, where u = e^x as rounded
   const pack u = exp(x);
   const pack::doubles less = u.v - 1.0;
-  const pack::doubles ratio = less * (x.v / log(u).v);
+  // far from zero, where log_inside may not be asked, its answer is not used
+  const pack::doubles ratio = less * (x.v / detail::log_inside(u).v);
   const pack corrected = detail::choose(u.v == 1.0, x.v, ratio);
   return detail::choose(abs(x).v < 1.0, corrected.v, less);
 }

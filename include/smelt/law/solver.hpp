@@ -3,12 +3,12 @@
 // mean in place of a sum moves where it stops.
 #pragma once
 
-#include <Eigen/Cholesky>
-#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <smelt/law/objective.hpp>
+#include <smelt/law/small_matrix.hpp>
 
 namespace smelt::law {
 
@@ -21,9 +21,8 @@ struct solver_options {
 };
 
 /// Where a minimisation ended.
-template <Form F>
 struct solution {
-  coefficients_of<F> p{};
+  coefficient_list p{};
   double value = (std::numeric_limits<double>::infinity)();
   double gradient = (std::numeric_limits<double>::infinity)();  ///< its largest part along a coefficient free to move
   int steps = 0;
@@ -31,147 +30,125 @@ struct solution {
 };
 
 /// Between which values each fitted coefficient stays; least = most holds it.
-template <Form F>
 struct bounds {
-  coefficients_of<F> least;
-  coefficients_of<F> most;
+  std::size_t size = 0;
+  coefficient_list least{};
+  coefficient_list most{};
 
   /// The form's own.
-  [[nodiscard]] static bounds of_form() noexcept {
+  [[nodiscard]] static bounds of_form(const form_view& form) noexcept {
     bounds b;
-    for (std::size_t j = 0; j < b.least.size(); ++j) {
-      b.least[j] = F::coefficients[j].least;
-      b.most[j] = F::coefficients[j].most;
+    for (const coefficient& c : form.coefficients) {
+      b.least[b.size] = c.least;
+      b.most[b.size++] = c.most;
     }
     return b;
   }
 
-  void bring_inside(coefficients_of<F>& p) const noexcept {
-    for (std::size_t j = 0; j < p.size(); ++j) p[j] = p[j] < least[j] ? least[j] : p[j] > most[j] ? most[j] : p[j];
+  [[nodiscard]] std::size_t free() const noexcept {
+    std::size_t count = 0;
+    for (std::size_t j = 0; j < size; ++j) count += least[j] < most[j] ? 1u : 0u;
+    return count;
+  }
+
+  void bring_inside(coefficient_list& p) const noexcept {
+    for (std::size_t j = 0; j < size; ++j) p[j] = p[j] < least[j] ? least[j] : p[j] > most[j] ? most[j] : p[j];
   }
 
   /// Is coefficient j at a bound, and does the objective fall only beyond it?
-  [[nodiscard]] bool held(const coefficients_of<F>& p, const coefficient_vector<F>& gradient, int j) const noexcept {
-    const auto i = static_cast<std::size_t>(j);
-    return least[i] == most[i] || (p[i] <= least[i] && gradient[j] > 0) || (p[i] >= most[i] && gradient[j] < 0);
+  [[nodiscard]] bool held(const coefficient_list& p, const coefficient_list& gradient, std::size_t j) const noexcept {
+    return least[j] == most[j] || (p[j] <= least[j] && gradient[j] > 0) || (p[j] >= most[j] && gradient[j] < 0);
+  }
+
+  /// The largest part of the gradient along coefficients that are free to move.
+  [[nodiscard]] double free_gradient(const coefficient_list& p, const coefficient_list& gradient) const noexcept {
+    double largest = 0;
+    for (std::size_t j = 0; j < size; ++j)
+      if (!held(p, gradient, j)) largest = (std::max)(largest, std::fabs(gradient[j]));
+    return largest;
   }
 };
 
 namespace detail {
 
-/// The largest part of the gradient along coefficients that are free to move.
-template <Form F>
-[[nodiscard]] double free_gradient(const bounds<F>& limits, const coefficients_of<F>& p,
-                                   const coefficient_vector<F>& gradient) noexcept {
-  double most = 0;
-  for (int j = 0; j < coefficient_total<F>; ++j)
-    if (!limits.held(p, gradient, j)) most = std::fabs(gradient[j]) > most ? std::fabs(gradient[j]) : most;
-  return most;
-}
-
-/// The eigenvalues of a symmetric matrix, in no order: Jacobi's rotations, which find small ones to full precision.
-template <Form F>
-[[nodiscard]] coefficient_vector<F> eigenvalues(coefficient_matrix<F> m) noexcept {
-  constexpr int n = coefficient_total<F>;
-  for (int sweep = 0; sweep < 60; ++sweep) {
-    double off = 0;
-    for (int p = 0; p < n; ++p) {
-      for (int q = 0; q < p; ++q) {
-        if (!(std::fabs(m(p, q)) > 1e-17 * std::sqrt(std::fabs(m(p, p) * m(q, q))))) continue;
-        off += std::fabs(m(p, q));
-        const double theta = (m(q, q) - m(p, p)) / (2 * m(p, q));
-        const double t = (theta < 0 ? -1 : 1) / (std::fabs(theta) + std::sqrt(theta * theta + 1));
-        const double c = 1 / std::sqrt(t * t + 1);
-        const double s = t * c;
-        const coefficient_vector<F> a = m.col(p);
-        const coefficient_vector<F> b = m.col(q);
-        m.col(p) = c * a - s * b;
-        m.col(q) = s * a + c * b;
-        const coefficient_vector<F> d = m.row(p).transpose();
-        const coefficient_vector<F> e = m.row(q).transpose();
-        m.row(p) = (c * d - s * e).transpose();
-        m.row(q) = (s * d + c * e).transpose();
-      }
-    }
-    if (!(off > 0)) break;
-  }
-  return m.diagonal();
-}
-
 /// In place: rows and columns of held coefficients become those of the unit matrix, so that they do not move.
-template <Form F>
-void hold(const bounds<F>& limits, const coefficients_of<F>& p, const coefficient_vector<F>& gradient,
-          coefficient_matrix<F>& matrix, coefficient_vector<F>& pull) noexcept {
-  constexpr int n = coefficient_total<F>;
-  pull = gradient;
-  for (int j = 0; j < n; ++j) {
+inline void hold(const bounds& limits, const coefficient_list& p, const coefficient_list& gradient, triangle& matrix,
+                 coefficient_list& pull) noexcept {
+  const std::size_t n = limits.size;
+  for (std::size_t j = 0; j < n; ++j) {
+    pull[j] = gradient[j];
     if (!limits.held(p, gradient, j)) continue;
     pull[j] = 0;
-    matrix.row(j).setZero();
-    matrix.col(j).setZero();
-    matrix(j, j) = 1;
+    for (std::size_t i = 0; i < n; ++i) matrix[i < j ? triangle_at(j, i) : triangle_at(i, j)] = i == j ? 1.0 : 0.0;
   }
 }
 
 }  // namespace detail
 
 /// The minimum that damped steps from `start` lead to.
-template <Form F>
-[[nodiscard, gnu::noinline]] solution<F> minimise(const objective<F>& f, const bounds<F>& limits,
-                                                  const coefficients_of<F>& start,
-                                                  const solver_options& options = {}) noexcept {
-  constexpr int n = coefficient_total<F>;
-  solution<F> best;
+[[nodiscard]] inline solution minimise(objective& f, const bounds& limits, const coefficient_list& start,
+                                       const solver_options& options = {}) noexcept {
+  const std::size_t n = limits.size;
+  const std::size_t entries = triangle_at(n, 0);
+  solution best;
   best.p = start;
   limits.bring_inside(best.p);
-  objective_sums<F> here;
-  coefficient_matrix<F> matrix;
-  f.evaluate(best.p, here, matrix);
+  objective_sums here;
+  triangle matrix;
+  f.with_majorant(best.p, here, matrix);
   if (!std::isfinite(here.value)) return best;
   best.value = here.value;
 
-  double rows = 0;
-  for (const row_block<F>& row : f.rows()) rows += sum_of(row.weight);
+  const double rows = f.weight();
   double damping = options.first_damping;
   double growth = 4;
-  objective_sums<F> there;
-  coefficient_matrix<F> there_matrix;
+  objective_sums there;
+  triangle there_matrix;
+  triangle system;
+  triangle factors;
+  coefficient_list pull;
+  coefficient_list step;
   for (; best.steps < options.steps; ++best.steps) {
-    coefficient_matrix<F> system = matrix;
-    coefficient_vector<F> pull;
-    detail::hold<F>(limits, best.p, here.gradient, system, pull);
-    coefficient_matrix<F> damped = system;
+    std::copy_n(matrix.data(), entries, system.data());
+    detail::hold(limits, best.p, here.gradient, system, pull);
+    std::copy_n(system.data(), entries, factors.data());
     const double weight = (std::min)(1.0, rows * f.delta() * f.delta() / here.value);
-    for (int j = 0; j < n; ++j)
-      damped(j, j) += damping * weight * rows + 1e-10 * system(j, j) + (std::numeric_limits<double>::min)();
-    const Eigen::LLT<coefficient_matrix<F>, Eigen::Lower> factors(damped);
-    if (factors.info() != Eigen::Success) {
+    for (std::size_t j = 0; j < n; ++j) {
+      double& d = factors[triangle_at(j, j)];
+      d += damping * weight * rows + 1e-10 * d + (std::numeric_limits<double>::min)();
+    }
+    if (!detail::factorise(n, factors)) {
       damping = damping * growth + 1e-12;
       growth *= 2;
       if (damping > 1e12) break;
       continue;
     }
-    coefficient_vector<F> step = -factors.solve(pull);
-    coefficients_of<F> next = best.p;
-    for (int j = 0; j < n; ++j) next[static_cast<std::size_t>(j)] += step[j];
+    for (std::size_t j = 0; j < n; ++j) step[j] = -pull[j];
+    detail::solve(n, factors, step);
+    coefficient_list next;
+    for (std::size_t j = 0; j < n; ++j) next[j] = best.p[j] + step[j];
     limits.bring_inside(next);
-    for (int j = 0; j < n; ++j) step[j] = next[static_cast<std::size_t>(j)] - best.p[static_cast<std::size_t>(j)];
-    const double promised = -(pull.dot(step) + 0.5 * step.dot(system.template selfadjointView<Eigen::Lower>() * step));
+    double promised = 0;
+    for (std::size_t j = 0; j < n; ++j) {
+      step[j] = next[j] - best.p[j];
+      promised -= pull[j] * step[j];
+    }
+    promised -= 0.5 * detail::quadratic(n, system, step);
     if (!(promised > options.decrease * here.value)) {
       best.converged = true;
       break;
     }
-    f.evaluate(next, there, there_matrix);
+    f.with_majorant(next, there, there_matrix);
     const double gained = here.value - there.value;
     if (gained > 0) {
-      const double ratio = gained / promised;
-      const double t = 2 * ratio - 1;
+      const double t = 2 * gained / promised - 1;
       damping *= (std::max)(1.0 / 5, 1 - t * t * t);
       damping = (std::max)(damping, options.least_damping);
       growth = 4;
-      best.p = next;
-      here = there;
-      matrix = there_matrix;
+      std::copy_n(next.data(), n, best.p.data());
+      here.value = there.value;
+      std::copy_n(there.gradient.data(), n, here.gradient.data());
+      std::copy_n(there_matrix.data(), entries, matrix.data());
       best.value = here.value;
     } else {
       damping *= growth;
@@ -179,55 +156,74 @@ template <Form F>
       if (damping > 1e12) break;
     }
   }
-  best.gradient = detail::free_gradient<F>(limits, best.p, here.gradient);
+  best.gradient = limits.free_gradient(best.p, here.gradient);
   return best;
 }
 
 /// Newton's steps from a point near a minimum, until rounding is all that is left of the gradient.
-template <Form F>
-[[nodiscard, gnu::noinline]] solution<F> polish(const objective<F>& f, const bounds<F>& limits,
-                                                const coefficients_of<F>& start, int steps = 100) noexcept {
-  constexpr int n = coefficient_total<F>;
-  solution<F> best;
+[[nodiscard]] inline solution polish(objective& f, const bounds& limits, const coefficient_list& start,
+                                     int steps = 100) noexcept {
+  const std::size_t n = limits.size;
+  const std::size_t entries = triangle_at(n, 0);
+  // the Hessian is found with the value where it costs little more and where a whole step is likely to be taken
+  bool together = f.form().sum_of_powers;
+  solution best;
   best.p = start;
   limits.bring_inside(best.p);
-  objective_sums<F> here;
-  f.evaluate(best.p, here);
+  objective_sums here;
+  triangle matrix;
+  f.with_hessian(best.p, here, matrix);
   if (!std::isfinite(here.value)) return best;
   best.value = here.value;
-  best.gradient = detail::free_gradient<F>(limits, best.p, here.gradient);
-  coefficient_matrix<F> system;
+  best.gradient = limits.free_gradient(best.p, here.gradient);
+  objective_sums there;
+  triangle there_matrix;
+  triangle scaled;
+  triangle factors;
+  coefficient_list pull;
+  coefficient_list scale;
+  coefficient_list step;
   for (; best.steps < steps; ++best.steps) {
-    f.hessian(best.p, system);
-    coefficient_vector<F> pull;
-    detail::hold<F>(limits, best.p, here.gradient, system, pull);
+    std::copy_n(matrix.data(), entries, scaled.data());
+    detail::hold(limits, best.p, here.gradient, scaled, pull);
     // scaled to a unit diagonal, then lifted until it is positive definite
-    coefficient_vector<F> scale;
-    for (int j = 0; j < n; ++j) scale[j] = 1 / std::sqrt((std::max)(std::fabs(system(j, j)), 1e-300));
-    coefficient_matrix<F> scaled = scale.asDiagonal() * system * scale.asDiagonal();
-    Eigen::LLT<coefficient_matrix<F>, Eigen::Lower> factors(scaled);
-    const bool convex = factors.info() == Eigen::Success;
+    for (std::size_t j = 0; j < n; ++j)
+      scale[j] = 1 / std::sqrt((std::max)(std::fabs(scaled[triangle_at(j, j)]), 1e-300));
+    for (std::size_t j = 0; j < n; ++j)
+      for (std::size_t i = 0; i <= j; ++i) scaled[triangle_at(j, i)] *= scale[j] * scale[i];
+    std::copy_n(scaled.data(), entries, factors.data());
+    const bool convex = detail::factorise(n, factors);
     if (!convex) {
-      const double least = detail::eigenvalues<F>(scaled).minCoeff();
+      const double least = detail::eigenvalues(n, scaled).least;
       if (!std::isfinite(least)) break;
-      scaled.diagonal().array() += -1.5 * least + 1e-12;
-      factors.compute(scaled);
-      if (factors.info() != Eigen::Success) break;
+      for (std::size_t j = 0; j < n; ++j) scaled[triangle_at(j, j)] += -1.5 * least + 1e-12;
+      std::copy_n(scaled.data(), entries, factors.data());
+      if (!detail::factorise(n, factors)) break;
     }
-    const coefficient_vector<F> step = -(scale.asDiagonal() * factors.solve(scale.asDiagonal() * pull));
-    objective_sums<F> there;
-    coefficients_of<F> next;
+    for (std::size_t j = 0; j < n; ++j) step[j] = -scale[j] * pull[j];
+    detail::solve(n, factors, step);
+    double promised = 0;
+    for (std::size_t j = 0; j < n; ++j) promised -= 0.5 * pull[j] * scale[j] * step[j];
+    // where rounding hides what a whole step gains, a part of it gains no more
+    const double least_part = promised > 1e-13 * here.value ? 1e-10 : 0.5;
+    coefficient_list next;
     bool moved = false;
-    for (double part = 1; part > 1e-10; part *= 0.5) {
-      for (int j = 0; j < n; ++j)
-        next[static_cast<std::size_t>(j)] = best.p[static_cast<std::size_t>(j)] + part * step[j];
+    for (double part = 1; part > least_part; part *= 0.5) {
+      for (std::size_t j = 0; j < n; ++j) next[j] = best.p[j] + part * scale[j] * step[j];
       limits.bring_inside(next);
-      f.evaluate(next, there);
-      const double gradient = detail::free_gradient<F>(limits, next, there.gradient);
+      const bool whole = together && part == 1;
+      if (whole) {
+        f.with_hessian(next, there, there_matrix);
+      } else {
+        f.evaluate(next, there);
+      }
       // near the minimum the value is flat to rounding, and only the gradient still tells better from worse
-      const bool flat = there.value <= here.value * (1 + 1e-13) && gradient < 0.5 * best.gradient;
+      const bool flat =
+          there.value <= here.value * (1 + 1e-13) && limits.free_gradient(next, there.gradient) < 0.5 * best.gradient;
       if (there.value < here.value * (1 - 1e-13) || flat) {
         moved = true;
+        if (!whole) f.with_hessian(next, there, there_matrix);
+        together = part == 1 && f.form().sum_of_powers;
         break;
       }
     }
@@ -235,10 +231,12 @@ template <Form F>
       best.converged = convex;
       break;
     }
-    best.p = next;
-    here = there;
+    std::copy_n(next.data(), n, best.p.data());
+    here.value = there.value;
+    std::copy_n(there.gradient.data(), n, here.gradient.data());
+    std::copy_n(there_matrix.data(), entries, matrix.data());
     best.value = here.value;
-    best.gradient = detail::free_gradient<F>(limits, best.p, here.gradient);
+    best.gradient = limits.free_gradient(best.p, here.gradient);
   }
   return best;
 }

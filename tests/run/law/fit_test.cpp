@@ -269,8 +269,9 @@ TEST_CASE("Another library's solver confirms the minimum", "[law]") {
 #if SMELT_HAS_NLOPT
   const auto data = sparse_grid("smelt", "loss").data();
   const fit_result ours = fit<sparse_compute>(data);
-  const auto blocks = data.blocks();
-  const objective<sparse_compute> f(blocks, 1e-3);
+  std::vector<pack> blocks;
+  data.table().fill(blocks);
+  objective f(view_of<sparse_compute>(), blocks, 1e-3);
   const auto summary = data.summary();
   double best = 1;
   int agree = 0;
@@ -279,11 +280,11 @@ TEST_CASE("Another library's solver confirms the minimum", "[law]") {
         sparse_compute::start(summary, {0.5 * (i % 3), 0.5 * (i / 3 % 3), 0.5 * (i / 9), 0.5, 0.5});
     nlopt::opt solver(nlopt::LD_SLSQP, 6);
     auto wrapped = [&](const std::vector<double>& p, std::vector<double>& gradient) {
-      objective_sums<sparse_compute> sums;
-      coefficients_of<sparse_compute> q;
+      objective_sums sums;
+      coefficient_list q{};
       std::ranges::copy(p, q.begin());
       f.evaluate(q, sums);
-      for (std::size_t j = 0; j < gradient.size(); ++j) gradient[j] = 1e6 * sums.gradient[static_cast<int>(j)];
+      for (std::size_t j = 0; j < gradient.size(); ++j) gradient[j] = 1e6 * sums.gradient[j];
       return 1e6 * sums.value;
     };
     using function = decltype(wrapped);

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstddef>
 #include <smelt/core/random.hpp>
+#include <smelt/law/fit.hpp>
 #include <smelt/law/forms/chinchilla.hpp>
 #include <smelt/law/forms/iso_depth.hpp>
 #include <smelt/law/forms/joint_moe.hpp>
@@ -10,6 +11,7 @@
 #include <smelt/law/forms/sparse_compute.hpp>
 #include <smelt/law/forms/test_time_depth.hpp>
 #include <smelt/law/gain.hpp>
+#include <smelt/law/objective.hpp>
 #include <smelt/law/observations.hpp>
 #include <smelt/law/published.hpp>
 #include <vector>
@@ -43,17 +45,21 @@ void check_derivatives(const std::vector<inputs_of<F>>& x, const coefficients_of
   }
   const observations<F> data(x, y);
   const coefficients_of<F> q = data.to_fit_units(p);
-  const auto blocks = data.blocks();
+  std::vector<pack> blocks;
+  data.table().fill(blocks);
   for (const double delta : {1e9, 5e-3}) {
-    const objective<F> f(blocks, delta);
-    objective_sums<F> here;
-    objective_sums<F> same;
-    coefficient_matrix<F> majorant;
-    coefficient_matrix<F> hessian;
-    f.evaluate(q, here);
-    f.evaluate(q, same, majorant);
-    f.hessian(q, hessian);
+    objective f(view_of<F>(), blocks, delta);
+    objective_sums here;
+    objective_sums same;
+    triangle majorant;
+    triangle hessian;
+    f.evaluate(detail::list_from(q), here);
+    f.with_majorant(detail::list_from(q), same, majorant);
     CHECK(same.value == Approx(here.value).epsilon(1e-13));
+    f.with_hessian(detail::list_from(q), same, hessian);
+    CHECK(same.value == Approx(here.value).epsilon(1e-13));
+    for (std::size_t j = 0; j < n; ++j)
+      CHECK(same.gradient[j] == Approx(here.gradient[j]).epsilon(1e-11).margin(1e-13));
 
     double value = 0;
     std::vector<double> gradient(n, 0.0);
@@ -78,23 +84,33 @@ void check_derivatives(const std::vector<inputs_of<F>>& x, const coefficients_of
     }
     CHECK(here.value == Approx(value).epsilon(1e-12));
     for (std::size_t j = 0; j < n; ++j) {
-      const int column = static_cast<int>(j);
-      CHECK(here.gradient[column] == Approx(gradient[j]).epsilon(1e-10).margin(1e-13));
+      CHECK(here.gradient[j] == Approx(gradient[j]).epsilon(1e-10).margin(1e-13));
       const double h = 1e-6 * std::fmax(1.0, std::fabs(q[j]));
-      coefficients_of<F> up = q;
-      coefficients_of<F> down = q;
+      coefficient_list up = detail::list_from(q);
+      coefficient_list down = detail::list_from(q);
       up[j] += h;
       down[j] -= h;
-      objective_sums<F> above;
-      objective_sums<F> below;
+      objective_sums above;
+      objective_sums below;
       f.evaluate(up, above);
       f.evaluate(down, below);
       if (delta < 1) continue;  // a residual may cross delta on the way
-      for (int i = 0; i < coefficient_total<F>; ++i) {
+      for (std::size_t i = 0; i < n; ++i) {
         INFO("second derivative by " << F::coefficients[j].name << " and " << i);
-        CHECK(hessian(i, column) ==
+        CHECK(hessian[i < j ? triangle_at(j, i) : triangle_at(i, j)] ==
               Approx((above.gradient[i] - below.gradient[i]) / (2 * h)).epsilon(1e-4).margin(1e-6));
-        CHECK(hessian(i, column) == Approx(hessian(column, i)).epsilon(1e-10).margin(1e-12));
+      }
+    }
+    // the majorant, a row at a time
+    for (std::size_t j = 0; j < n; ++j) {
+      for (std::size_t i = 0; i <= j; ++i) {
+        double expected = 0;
+        for (std::size_t k = 0; k < data.size(); ++k) {
+          coefficients_of<F> slope;
+          const double size = std::fabs(F::evaluate(q, data.prepared(k), slope) - data.fitted(k));
+          expected += (size <= delta ? 1.0 : delta / size) * slope[j] * slope[i];
+        }
+        CHECK(majorant[triangle_at(j, i)] == Approx(expected).epsilon(1e-9).margin(1e-12));
       }
     }
   }
@@ -268,10 +284,11 @@ TEST_CASE("Huber's loss is right inside, at and beyond delta", "[law]") {
     // one row whose law says L_inf + Z exactly
     const std::vector<inputs_of<test_time_depth>> x{{1.0}};
     const observations<test_time_depth> data(x, {2.0});
-    const auto blocks = data.blocks();
-    objective_sums<test_time_depth> sums;
-    const coefficients_of<test_time_depth> p{std::log(1.5) + v.residual, std::log(0.5) + v.residual, 1};
-    objective<test_time_depth>(blocks, 1e-3).evaluate(p, sums);
+    std::vector<pack> blocks;
+    data.table().fill(blocks);
+    objective_sums sums;
+    const coefficient_list p{std::log(1.5) + v.residual, std::log(0.5) + v.residual, 1};
+    objective(view_of<test_time_depth>(), blocks, 1e-3).evaluate(p, sums);
     CHECK(sums.value == Approx(v.value).epsilon(1e-11).margin(1e-25));
   }
 }

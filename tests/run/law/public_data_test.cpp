@@ -177,9 +177,10 @@ TEST_CASE("Runs on repeated data: the published point, and a better one", "[law]
   for (std::size_t i = 0; i < n.size(); ++i) x.push_back({n[i], d[i], u[i], std::fmin(u[i] * per_token, n[i])});
   const observations<repeated_data> data(x, numbers(*table, "loss"));
   REQUIRE(data.size() == 182);
-  const auto rows = data.blocks();
-  objective_sums<repeated_data> sums;
-  objective<repeated_data>(rows, 1e-3)
+  std::vector<pack> rows;
+  data.table().fill(rows);
+  objective_sums sums;
+  objective(view_of<repeated_data>(), rows, 1e-3)
       .evaluate({a, b, 0.6254804, exponent, exponent, std::log(15.387756), std::log(5.309743)}, sums);
   CHECK(sums.value == Approx(0.015825935258).epsilon(1e-9));
   const fit_options options{

@@ -34,6 +34,13 @@ struct chinchilla {
     return value;
   }
 
+  static constexpr std::array curved{triangle_at(0, 0), triangle_at(1, 1), triangle_at(2, 2), triangle_at(3, 0),
+                                     triangle_at(3, 3), triangle_at(4, 1), triangle_at(4, 4)};
+  template <class C, class X>
+  [[nodiscard]] static std::array<C, 7> curvature(const std::array<X, 2>& x, const std::array<C, 5>& g) {
+    return {g[0], g[1], g[2], g[3], -(g[3] * x[0]), g[4], -(g[4] * x[1])};
+  }
+
   [[nodiscard]] static std::array<double, 5> rescaled(std::array<double, 5> p,
                                                       const std::array<double, 2>& log_factor) {
     p[0] += p[3] * log_factor[0];

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <smelt/law/form.hpp>
 #include <smelt/law/forms/expert_terms.hpp>
+#include <smelt/law/forms/looped_moe.hpp>
 #include <string_view>
 
 namespace smelt::law {
@@ -22,15 +23,17 @@ struct joint_moe {
   static constexpr std::array coefficients = expert_terms::coefficients;
   static constexpr response fitted = response::logarithm;
 
-  /// ln N_act, E, ln D
-  [[nodiscard]] static std::array<double, 3> prepare(const std::array<double, 3>& x) {
-    return {std::log(x[0]), x[1], std::log(x[2])};
+  /// As the looped law prepares a row of one visit.
+  using general = looped_moe<scaled_linear_map<true>>;
+  static constexpr std::array fixed{0.0, 0.0};
+  [[nodiscard]] static std::array<double, 7> prepare(const std::array<double, 3>& x) {
+    return general::prepare({x[0], 0, x[0], x[1], 1, x[2]});
   }
 
   template <class C, class X>
-  [[nodiscard]] static C evaluate(const std::array<C, 11>& p, const std::array<X, 3>& x, std::array<C, 11>& gradient) {
+  [[nodiscard]] static C evaluate(const std::array<C, 11>& p, const std::array<X, 7>& x, std::array<C, 11>& gradient) {
     C by_log_n;
-    return expert_terms::evaluate(p, x[0], x[1], x[2], gradient, by_log_n);
+    return expert_terms::evaluate(p, x[0], x[5], x[6], gradient, by_log_n);
   }
 
   [[nodiscard]] static std::array<double, 11> rescaled(std::array<double, 11> p,
@@ -40,9 +43,9 @@ struct joint_moe {
   }
 
   static constexpr std::array start_levels{3, 3, 3, 3};
-  [[nodiscard]] static std::array<double, 11> start(const data_summary<3>& data, const std::array<double, 4>& at) {
+  [[nodiscard]] static std::array<double, 11> start(const data_summary<7>& data, const std::array<double, 4>& at) {
     std::array<double, 11> p{};
-    expert_terms::start(p, data.least_response, data.mean_response, data.centre[0], data.centre[2], at);
+    expert_terms::start(p, data.least_response, data.mean_response, data.centre[0], data.centre[6], at);
     return p;
   }
 };

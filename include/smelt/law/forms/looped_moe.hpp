@@ -9,15 +9,32 @@
 #include <smelt/law/forms/expert_terms.hpp>
 #include <smelt/law/forms/visit_maps.hpp>
 #include <string_view>
+#include <type_traits>
 
 namespace smelt::law {
 
-/// L(N_act, N_loop, N_total, E, R, D) = A Ehat^delta N_eff^(alpha + gamma ln Ehat) + B Ehat^omega D^(beta + zeta ln
-/// Ehat)
-/// + c, with N_eff by the map: N_act active parameters, N_loop those of them in the loop, N_total all that are stored,
-/// E experts for each one used, R visits, D tokens. At R = 1 it is the joint law.
 template <class Map>
-struct looped_moe {
+struct looped_moe;
+
+namespace detail {
+
+/// The form whose map is the more general one, where there is one.
+template <class Map>
+struct general_of_map {};
+template <class Map>
+  requires(!std::is_same_v<Map, typename Map::general>)
+struct general_of_map<Map> {
+  using general = looped_moe<typename Map::general>;
+  static constexpr auto fixed = Map::fixed;
+};
+
+}  // namespace detail
+
+/// L(N_act, N_loop, N_total, E, R, D) = A Ehat^delta N_eff^(alpha + gamma ln Ehat) + B Ehat^omega D^(beta + zeta ln
+/// Ehat) + c, with N_eff by the map: N_act active parameters, N_loop those of them in the loop, N_total all that are
+/// stored, E experts for each one used, R visits, D tokens. At R = 1 it is the joint law.
+template <class Map>
+struct looped_moe : detail::general_of_map<Map> {
   static constexpr std::string_view name = "looped-moe";
   static constexpr std::string_view equation =
       "L = A Ehat^delta N_eff^(alpha + gamma ln Ehat) + B Ehat^omega D^(beta + zeta ln Ehat) + c";

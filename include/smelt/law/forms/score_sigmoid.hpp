@@ -21,23 +21,28 @@ struct score_sigmoid {
                                            coefficient{"alpha", true, -10, 10}, coefficient{"tau"}};
   static constexpr response fitted = response::plain;
 
-  [[nodiscard]] static std::array<double, 1> prepare(const std::array<double, 1>& x) { return x; }
+  /// The loss, and the direction as a number: both directions are one loop over rows.
+  [[nodiscard]] static std::array<double, 2> prepare(const std::array<double, 1>& x) {
+    return {x[0], double(Direction)};
+  }
+  using general = score_sigmoid<-1>;
+  static constexpr std::array<double, 0> fixed{};
 
   template <class C, class X>
-  [[nodiscard]] static C evaluate(const std::array<C, 4>& p, const std::array<X, 1>& x, std::array<C, 4>& gradient) {
+  [[nodiscard]] static C evaluate(const std::array<C, 4>& p, const std::array<X, 2>& x, std::array<C, 4>& gradient) {
     using std::exp;
     const C rate = exp(p[2]);
-    const C t = rate * (x[0] - p[3]) * double(Direction);
+    const C t = rate * (x[0] - p[3]) * x[1];
     const C part = 1.0 / (exp(-t) + 1.0);
     const C height = exp(p[1]) * part;
     const C by_t = height * (1.0 - part);
-    gradient = {C(1.0), height, by_t * t, -(by_t * rate * double(Direction))};
+    gradient = {C(1.0), height, by_t * t, -(by_t * rate * x[1])};
     return p[0] + height;
   }
 
   /// How far the plateaus lie beyond the scores, the middle, the steepness.
   static constexpr std::array start_levels{2, 3, 3};
-  [[nodiscard]] static std::array<double, 4> start(const data_summary<1>& data, const std::array<double, 3>& at) {
+  [[nodiscard]] static std::array<double, 4> start(const data_summary<2>& data, const std::array<double, 3>& at) {
     const double range = data.most_response - data.least_response;
     const double beyond = 0.05 + 0.5 * at[0];
     const double width = data.most[0] - data.least[0];

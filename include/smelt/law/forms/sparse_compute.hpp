@@ -34,6 +34,14 @@ struct sparse_compute {
     return value;
   }
 
+  static constexpr std::array curved{triangle_at(0, 0), triangle_at(1, 1), triangle_at(2, 2), triangle_at(3, 0),
+                                     triangle_at(3, 3), triangle_at(4, 0), triangle_at(4, 3), triangle_at(4, 4),
+                                     triangle_at(5, 1), triangle_at(5, 5)};
+  template <class C, class X>
+  [[nodiscard]] static std::array<C, 10> curvature(const std::array<X, 3>& x, const std::array<C, 6>& g) {
+    return {g[0], g[1], g[2], g[3], -(g[3] * x[0]), g[4], g[3] * x[1], g[4] * x[1], g[5], -(g[5] * x[2])};
+  }
+
   [[nodiscard]] static std::array<double, 6> rescaled(std::array<double, 6> p,
                                                       const std::array<double, 2>& log_factor) {
     p[0] += p[3] * log_factor[0];

@@ -28,6 +28,12 @@ struct test_time_depth {
     return value;
   }
 
+  static constexpr std::array curved{triangle_at(0, 0), triangle_at(1, 1), triangle_at(2, 1), triangle_at(2, 2)};
+  template <class C, class X>
+  [[nodiscard]] static std::array<C, 4> curvature(const std::array<X, 1>& x, const std::array<C, 3>& g) {
+    return {g[0], g[1], g[2], -(g[2] * x[0])};
+  }
+
   /// L_inf as a part of the lowest loss, and z.
   static constexpr std::array start_levels{4, 4};
   [[nodiscard]] static std::array<double, 3> start(const data_summary<1>& data, const std::array<double, 2>& at) {

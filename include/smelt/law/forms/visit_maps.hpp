@@ -18,12 +18,17 @@ struct looped_row {
   X log_m;
 };
 
+template <bool Sparsity>
+struct scaled_linear_map;
+
 /// N_eff = N_act + (R-1) N_loop: every visit counts in full.
 struct linear_map {
   static constexpr std::string_view name = "linear";
   static constexpr std::string_view equation = "N_eff = N_act + (R-1) N_loop";
   static constexpr std::array<coefficient, 0> coefficients{};
   static constexpr std::array<int, 0> start_levels{};
+  using general = scaled_linear_map<true>;
+  static constexpr std::array fixed{0.0, 0.0};  // k = 1
 
   template <class C, class X>
   [[nodiscard]] static C ratio(const C*, const looped_row<X>& x, C*) {
@@ -46,6 +51,8 @@ struct scaled_linear_map {
     }
   }();
   static constexpr std::array start_levels{2};
+  using general = scaled_linear_map<true>;  // theta = 0
+  static constexpr std::array fixed{0.0};
 
   template <class C, class X>
   [[nodiscard]] static C ratio(const C* p, const looped_row<X>& x, C* gradient) {
@@ -77,6 +84,8 @@ struct power_map {
     }
   }();
   static constexpr std::array start_levels{2};
+  using general = power_map<true>;  // theta = 0
+  static constexpr std::array fixed{0.0};
 
   template <class C, class X>
   [[nodiscard]] static C ratio(const C* p, const looped_row<X>& x, C* gradient) {
@@ -117,6 +126,8 @@ struct bounded_map {
     }
   }();
   static constexpr std::array start_levels{2, 2};
+  using general = bounded_map<true>;  // theta = 0
+  static constexpr std::array fixed{0.0};
 
   template <class C, class X>
   [[nodiscard]] static C ratio(const C* p, const looped_row<X>& x, C* gradient) {
