@@ -397,12 +397,14 @@ TEST_CASE("A plan under compute and memory is the published one", "[tools]") {
 }
 
 TEST_CASE("A ladder of specs is planned with their own parameters", "[tools]") {
-  const json plan = json_of({"plan", "--flops", "1e19", "--ladder", "small-r4", "--experts", "1"});
-  const json budget = json_of({"budget", "small-r4"});
-  const auto& p = budget.at("parameters");
-  CAPTURE(p);
-  CHECK(plan["choice"]["n_active"].get<double>() == Approx(p.at("matrices_active").get<double>()).epsilon(1e-12));
-  CHECK(plan["choice"]["n_loop"].get<double>() == Approx(p.at("matrices_loop").get<double>()).epsilon(1e-12));
+  // small-r4: width 320, 12 layers of which 8 are looped, 10 query and 2 key/value heads of 24, 8 of 64 experts of 80
+  const double attention = 2.0 * 320 * 240 + 2.0 * 320 * 48;
+  const double router = 320.0 * 64;
+  const double expert = 3.0 * 320 * 80;
+  const json plan = json_of({"plan", "--flops", "1e19", "--ladder", "small-r4", "--experts", "8"});
+  CHECK(plan["choice"]["n_active"].get<double>() == Approx(12 * (attention + router + 8 * expert)).epsilon(1e-12));
+  CHECK(plan["choice"]["n_loop"].get<double>() == Approx(8 * (attention + router + 8 * expert)).epsilon(1e-12));
+  CHECK(plan["choice"]["n_total"].get<double>() == Approx(12 * (attention + router + 64 * expert)).epsilon(1e-12));
   CHECK(plan["choice"]["extrapolated"] == true);  // far below the models that the law was fitted to
 }
 
