@@ -133,30 +133,74 @@ TEST_CASE("With noise and with outliers the minimum is the one found elsewhere t
   }
 }
 
-TEST_CASE("The fit does not depend on threads, order of rows or units", "[law]") {
-  sparse_rows rows = sparse_grid("smelt", "loss_heavy");
-  const fit_result one = fit<sparse_compute>(rows.data(), {.threads = 1});
-  const fit_result many = fit<sparse_compute>(rows.data(), {.threads = 5});
-  CHECK(one.fitted == many.fitted);
-  CHECK(one.agreeing == many.agreeing);
-  CHECK(one.objective == many.objective);
+namespace {
 
-  std::ranges::reverse(rows.x);
-  std::ranges::reverse(rows.y);
-  std::rotate(rows.x.begin(), rows.x.begin() + 31, rows.x.end());
-  std::rotate(rows.y.begin(), rows.y.begin() + 31, rows.y.end());
-  CHECK(fit<sparse_compute>(rows.data()).fitted == one.fitted);
-
-  for (auto& x : rows.x) {
-    x[0] /= 1e9;
-    x[2] /= 1e9;
+/// The fit of rows in other orders, by other numbers of threads, in other units, and shown otherwise.
+template <Form F>
+void check_invariant(std::vector<inputs_of<F>> x, std::vector<double> y, const fit_options& asked) {
+  INFO(F::name << ", loss " << int(asked.loss) << ", delta " << asked.delta);
+  fit_options options = asked;
+  options.threads = 1;
+  const fit_result one = fit<F>({x, y}, options);
+  for (const std::size_t threads : {2u, 5u}) {
+    options.threads = threads;
+    const fit_result many = fit<F>({x, y}, options);
+    CHECK(many.fitted == one.fitted);
+    CHECK(many.objective == one.objective);
+    CHECK(many.agreeing == one.agreeing);
+    CHECK(many.condition == one.condition);
+    CHECK(many.warnings == one.warnings);
   }
-  const fit_result billions = fit<sparse_compute>(rows.data());
-  CHECK(billions.value("E") == Approx(one.value("E")).epsilon(1e-12));
-  CHECK(billions.value("a") == Approx(one.value("a")).epsilon(1e-11));
-  CHECK(billions.value("A") == Approx(one.value("A") * std::pow(1e9, -one.value("a"))).epsilon(1e-10));
-  CHECK(billions.objective == Approx(one.objective).epsilon(1e-12));
-  CHECK(billions.agreeing == one.agreeing);
+  options.threads = 0;
+  options.report = reduction::mean;
+  options.factor = 1e6;
+  const fit_result shown = fit<F>({x, y}, options);
+  CHECK(shown.fitted == one.fitted);
+  CHECK(shown.shown_objective == Approx(1e6 * one.objective / double(x.size())).epsilon(1e-15));
+
+  const smelt::random_stream random(17, 0);
+  for (std::uint64_t turn = 0; turn < 3; ++turn) {
+    for (std::size_t i = x.size(); i-- > 1;) {
+      const std::size_t other = random.below(i + 1, turn * 1000 + i);
+      std::swap(x[i], x[other]);
+      std::swap(y[i], y[other]);
+    }
+    const fit_result again = fit<F>({x, y}, options);
+    CHECK(again.fitted == one.fitted);
+    CHECK(again.condition == one.condition);
+  }
+
+  scales_of<F> factor{};
+  for (std::size_t k = 0; k < factor.size(); ++k) factor[k] = k % 2 == 0 ? -std::log(1e9) : std::log(4096.0);
+  for (inputs_of<F>& row : x)
+    for (std::size_t j = 0; j < row.size(); ++j)
+      if (F::inputs[j].scale >= 0) row[j] *= std::exp(factor[static_cast<std::size_t>(F::inputs[j].scale)]);
+  const fit_result scaled = fit<F>({x, y}, options);
+  const coefficients_of<F> expected = rescaled<F>(coefficients_from<F>(one), factor);
+  for (std::size_t j = 0; j < expected.size(); ++j)
+    CHECK(scaled.fitted[j] == Approx(expected[j]).epsilon(1e-9).margin(1e-10));
+  CHECK(scaled.objective == Approx(one.objective).epsilon(1e-10));
+  CHECK(scaled.agreeing == one.agreeing);
+}
+
+}  // namespace
+
+TEST_CASE("The fit does not depend on threads, order of rows, units, or how its objective is shown", "[law]") {
+  const sparse_rows rows = sparse_grid("smelt", "loss_heavy");
+  check_invariant<sparse_compute>(rows.x, rows.y, {});
+  check_invariant<sparse_compute>(rows.x, rows.y, {.loss = residual_loss::least_squares});
+  const auto runs = noisy_chinchilla();
+  std::vector<inputs_of<chinchilla>> x;
+  for (std::size_t i = 0; i < runs.size(); ++i) x.push_back(runs.inputs(i));
+  check_invariant<chinchilla>(x, runs.responses(), {});
+  check_invariant<chinchilla>(x, runs.responses(), {.delta = 1e-5});
+  std::vector<inputs_of<test_time_depth>> visits;
+  std::vector<double> losses;
+  for (int r = 1; r <= 12; ++r) {
+    visits.push_back({double(r)});
+    losses.push_back((2.1 + 0.35 * std::exp(-0.8 * (r - 1))) * (1 + 1e-3 * (r * 7 % 5 - 2)));
+  }
+  check_invariant<test_time_depth>(visits, losses, {});
 }
 
 TEST_CASE("Random starts find the same minimum, and are the same for the same seed", "[law]") {
