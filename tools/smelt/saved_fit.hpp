@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
-#include <limits>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -53,8 +54,9 @@ struct saved_fit {
 /// is wrong.
 [[nodiscard]] inline saved_fit read_fit(const std::string& name) {
   std::ifstream file(name, std::ios::binary);
-  if (!file) throw error(errc::io, "cannot open the fit '" + name + "'");
-  const nlohmann::json j = nlohmann::json::parse(file, nullptr, false);
+  if (!file || std::filesystem::is_directory(name)) throw error(errc::io, "cannot open the fit '" + name + "'");
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const nlohmann::json j = nlohmann::json::parse(text, nullptr, false);
   if (j.is_discarded() || !j.is_object() || !j.contains("format"))
     throw error(errc::corrupt, "'" + name + "' is no file of smelt fit");
   if (j["format"] == "smelt-fits-1")
