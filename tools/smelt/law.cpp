@@ -207,8 +207,9 @@ int print_downstream(const common_options& common, const downstream_options& o) 
       }
       const law::sign_flip_result test =
           law::sign_flip_test(residuals, 100'000, static_cast<std::uint64_t>(common.seed));
-      const auto& [from, to] = std::ranges::minmax(base->second.rows.inputs);
-      const auto beyond = std::ranges::count_if(g.rows.inputs, [&](const auto& x) { return x < from || x > to; });
+      const auto reach = std::ranges::minmax(base->second.rows.inputs);
+      const auto beyond =
+          std::ranges::count_if(g.rows.inputs, [&](const auto& x) { return x < reach.min || x > reach.max; });
       nlohmann::ordered_json r{{"group", name},          {"models", residuals.size()}, {"wins", wins},
                                {"extrapolated", beyond}, {"residuals", residuals},     {"sign_flip", test_json(test)}};
       t.rows.push_back({metric, name, std::to_string(residuals.size()), significant(test.mean, 4), std::to_string(wins),
@@ -286,7 +287,7 @@ int print_paired(const common_options& common, const paired_options& o) {
   } else if (!o.by.empty()) {
     names = keys;
     std::ranges::sort(names, [](const std::string& a, const std::string& b) { return detail::cell_before({a}, {b}); });
-    names.erase(std::ranges::unique(names).begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
     for (std::size_t i = 0; i < keys.size(); ++i)
       group[i] = static_cast<std::size_t>(std::ranges::find(names, keys[i]) - names.begin());
   }

@@ -273,7 +273,7 @@ template <class T>
       if (aa > 0 && bb > 0) pairs.push_back({a, b, ab / std::sqrt(aa * bb)});
     }
   if (pairs.size() > 15) {
-    std::ranges::stable_sort(pairs, std::greater<>(), [](const auto& p) { return std::fabs(p.correlation); });
+    std::ranges::sort(pairs, {}, [](const auto& p) { return std::tuple(-std::fabs(p.correlation), p.a, p.b); });
     pairs.resize(12);
     grid.title += ", the 12 pairs that move together most";
   }

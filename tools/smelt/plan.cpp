@@ -121,7 +121,7 @@ law::rung rung_of_spec(const named_spec& s) {
 }
 
 std::vector<law::rung> ladder_of(const std::vector<std::string>& names) {
-  const std::vector<law::rung> published = law::published_ladder();
+  std::vector<law::rung> published = law::published_ladder();
   if (names.empty()) return published;
   std::vector<law::rung> ladder;
   for (const std::string& name : names) {
@@ -208,7 +208,7 @@ int print_plan(const common_options& common, plan_options o) {
                                      .bits = o.bits,
                                      .least_gain = o.least_gain.value_or(known.rmse)};
   std::ranges::sort(o.experts);
-  o.experts.erase(std::ranges::unique(o.experts).begin(), o.experts.end());
+  o.experts.erase(std::unique(o.experts.begin(), o.experts.end()), o.experts.end());
   for (const double e : o.experts)
     if (!(e >= 1 && e <= 1e6))
       throw error(errc::invalid_argument, "--experts must be numbers from 1, found " + law::detail::shown(e));
