@@ -3,7 +3,8 @@
 
 #include <cstddef>
 #include <optional>
-#include <smelt/law/fit.hpp>
+#include <smelt/law/fit_result.hpp>
+#include <smelt/law/form.hpp>
 #include <smelt/law/resample.hpp>
 #include <string>
 #include <string_view>

@@ -236,28 +236,6 @@ template <Form F>
   return detail::array_from<detail::coefficient_count<F>>(detail::coefficients_from(view_of<F>(), result).data());
 }
 
-/// Coefficients as fitted (ln A) from coefficients as written (A), and back. Throws invalid_argument for an amplitude
-/// that is not above 0.
-template <Form F>
-[[nodiscard]] coefficients_of<F> fitted_from_values(coefficients_of<F> values) {
-  for (std::size_t j = 0; j < values.size(); ++j) {
-    if (!F::coefficients[j].logarithmic) continue;
-    if (!(values[j] > 0)) {
-      throw error(errc::invalid_argument, std::string(F::name) + ": coefficient " +
-                                              std::string(F::coefficients[j].name) + " must be above 0, found " +
-                                              detail::shown(values[j]));
-    }
-    values[j] = std::log(values[j]);
-  }
-  return values;
-}
-template <Form F>
-[[nodiscard]] coefficients_of<F> values_from_fitted(coefficients_of<F> p) {
-  for (std::size_t j = 0; j < p.size(); ++j)
-    if (F::coefficients[j].logarithmic) p[j] = std::exp(p[j]);
-  return p;
-}
-
 /// How well coefficients, in the units of the data, describe rows.
 [[nodiscard]] inline fit_errors errors_of(const row_table& data, coefficient_list p) {
   data.to_units_around(p.data(), 20);

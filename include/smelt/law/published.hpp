@@ -1,11 +1,11 @@
 // Which coefficients have been published? Those that the commands know by name, in the units that they were given in.
 #pragma once
 
-#include <smelt/law/fit.hpp>
 #include <smelt/law/forms/chinchilla.hpp>
 #include <smelt/law/forms/iso_depth.hpp>
 #include <smelt/law/forms/looped_moe.hpp>
 #include <smelt/law/forms/sparse_compute.hpp>
+#include <smelt/law/observations.hpp>
 
 namespace smelt::law::published {
 
