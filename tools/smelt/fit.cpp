@@ -63,6 +63,15 @@ std::string file_part(std::string name) {
   return name;
 }
 
+/// What the files of a group end in. Groups whose names differ in other characters alone get a number.
+std::string file_tail(const fitted_law& f, std::size_t group) {
+  if (f.groups.size() == 1) return "";
+  const std::string part = file_part(f.groups[group].name);
+  const auto before = std::count_if(f.groups.begin(), f.groups.begin() + static_cast<std::ptrdiff_t>(group),
+                                    [&](const fitted_group& g) { return file_part(g.name) == part; });
+  return "-" + part + (before > 0 ? "-" + std::to_string(before + 1) : "");
+}
+
 /// Nothing when the command was asked to stop.
 std::optional<fitted_law> fitted_to(const csv_table& table, const law_description& law, const fit_command_options& o,
                                     const law::fit_options& options, const std::optional<bootstrap_request>& request,
@@ -163,8 +172,9 @@ std::string unit_warning(const fitted_law& f) {
 
 void write_plots(const std::filesystem::path& out, const fitted_law& f, const std::string& suffix, double sparsity,
                  double level) {
-  for (const fitted_group& g : f.groups) {
-    const std::string tail = suffix + (f.groups.size() > 1 ? "-" + file_part(g.name) : "") + ".svg";
+  for (std::size_t k = 0; k < f.groups.size(); ++k) {
+    const fitted_group& g = f.groups[k];
+    const std::string tail = suffix + file_tail(f, k) + ".svg";
     write_file(out / ("slices" + tail), to_svg(slices_plot(f, g)));
     if (const plot_grid v = visits_plot({{&f.law, &g}}); !v.panels.empty())
       write_file(out / ("visits" + tail), to_svg(v));

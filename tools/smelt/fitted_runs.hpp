@@ -152,9 +152,9 @@ struct bootstrap_request {
     const bootstrap_request& request, bool by_cell, std::uint64_t seed, const interrupt_guard& interrupt) {
   const auto count = static_cast<std::size_t>(request.draws);
   const std::size_t units = by_cell ? cell_count : rows.inputs.size();
-  if (units > 1'000'000'000 / count) {
+  if (units > 250'000'000 / count) {  // a gigabyte
     throw error(errc::invalid_argument, "--bootstrap: " + std::to_string(count) + " draws of " + std::to_string(units) +
-                                            " rows are more than 1,000,000,000; take fewer");
+                                            " rows are more than 250,000,000; take fewer");
   }
   const law::resampling all = request.unit == "leave-out" ? law::draw_leaving_out(units, request.fraction, count, seed)
                               : request.unit == "numpy"

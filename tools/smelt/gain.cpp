@@ -109,9 +109,7 @@ int print_gain(const common_options& common, const gain_options& o) {
   if (!(o.level > 0 && o.level < 1))
     throw error(errc::invalid_argument, "--level must lie between 0 and 1, found " + law::detail::shown(o.level));
   const bool sparse = needs_sparsity(first.law.name) || needs_sparsity(second.law.name);
-  if (sparse && !o.sparsity)
-    throw error(errc::invalid_argument, "the frontier of the form smelt is one of a sparsity; add --sparsity S");
-  const double sparsity = o.sparsity.value_or(0);
+  const double sparsity = o.sparsity.value_or(first.sparsity);
   const auto convention = o.convention == "target" ? law::budget_of::target : law::budget_of::baseline;
   const saved_group& base = first.group(o.base);
   const saved_group& target = second.group(o.target);
@@ -280,7 +278,8 @@ void add_gain(CLI::App& app, const common_options& common, action& chosen) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("LIST");
-  command->add_option("--sparsity", o->sparsity, "The sparsity S of both, for the form smelt")->type_name("X");
+  command->add_option("--sparsity", o->sparsity, "The sparsity S of both (default: the fit's, the middle of its runs)")
+      ->type_name("X");
   command->add_option("--convention", o->convention, "Whose compute the budgets are: target (default) or baseline")
       ->type_name("NAME");
   command->add_option("--level", o->level, "What intervals hold (default: 0.95)")->type_name("X");

@@ -93,15 +93,13 @@ int print_frontier(const common_options& common, const frontier_options& o) {
                 "a frontier needs a fit of smelt or chinchilla, found " + fit.law.name + " in " + o.fit);
   if (!(o.level > 0 && o.level < 1))
     throw error(errc::invalid_argument, "--level must lie between 0 and 1, found " + law::detail::shown(o.level));
-  if (needs_sparsity(fit.law.name) && !o.sparsity)
-    throw error(errc::invalid_argument, "the frontier of the form smelt is one of a sparsity; add --sparsity S");
   std::vector<saved_group> groups = fit.groups;
   if (!o.group.empty()) groups = {fit.group(o.group)};
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   std::string text;
   for (const saved_group& g : groups) {
     all.push_back(frontier_json(fit.law.name, g, o.compute.empty() ? usual_budgets(g.window) : o.compute,
-                                o.sparsity.value_or(0), o.level));
+                                o.sparsity.value_or(fit.sparsity), o.level));
     text += (text.empty() ? "" : "\n") + to_text(frontier_table(all.back()));
   }
   std::cout << (common.json ? nlohmann::ordered_json{{"fit", o.fit},
@@ -343,7 +341,8 @@ void add_law(CLI::App& app, const common_options& common, action& chosen) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("LIST");
-  frontier->add_option("--sparsity", f->sparsity, "The sparsity S, for the form smelt")->type_name("X");
+  frontier->add_option("--sparsity", f->sparsity, "The sparsity S (default: the fit's, the middle of its runs)")
+      ->type_name("X");
   frontier->add_option("--level", f->level, "What intervals hold (default: 0.95)")->type_name("X");
   frontier->footer("Example:\n  smelt law frontier fits/fit.json --sparsity 0.95 --compute 1e20,1e21");
   frontier->callback([&, f] { chosen = [&, f] { return print_frontier(common, *f); }; });

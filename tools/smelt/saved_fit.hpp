@@ -38,6 +38,7 @@ struct saved_fit {
   nlohmann::json provenance;
   nlohmann::json bootstrap;  ///< its scheme; null without
   std::vector<saved_group> groups;
+  double sparsity = 0;  ///< of the frontiers that smelt fit printed: the middle of the runs unless asked otherwise
 
   /// Throws invalid_argument for a name that is no group's.
   [[nodiscard]] const saved_group& group(const std::string& name) const {
@@ -87,6 +88,8 @@ struct saved_fit {
         s.window = {g["compute_window"].at(0).get<double>(), g["compute_window"].at(1).get<double>()};
       for (const auto& [input, range] : g.at("ranges").items())
         s.ranges[input] = {range.at(0).get<double>(), range.at(1).get<double>()};
+      if (g.contains("frontier") && g["frontier"].contains("sparsity"))
+        f.sparsity = g["frontier"]["sparsity"].get<double>();
       f.groups.push_back(std::move(s));
     }
     return f;
