@@ -153,6 +153,7 @@ nlohmann::ordered_json document_of(const common_options& common, const fit_comma
   j["provenance"]["columns"][f.law.losses ? "loss" : "score"] = f.chosen.sources.back().text;
   if (!o.bootstrap.empty())
     j["bootstrap"] = {{"scheme", o.bootstrap}, {"seed", common.seed}, {"cell", o.rows.cells}, {"level", o.level}};
+  if (o.bootstrap.starts_with("cells")) j["bootstrap"]["cells"] = f.chosen.cell_count;
   for (const fitted_group& g : f.groups) j["groups"][g.name] = to_json(f, g, sparsity, o.level);
   return j;
 }
@@ -186,7 +187,7 @@ void write_plots(const std::filesystem::path& out, const fitted_law& f, const st
   write_file(out / ("residuals" + suffix + ".svg"), to_svg(residuals_plot(f)));
 }
 
-int run_fit(const common_options& common, const fit_command_options& o) {
+int run_fit(const common_options& common, fit_command_options o) {
   const interrupt_guard interrupt;
   const law::fit_options options = fit_options_of(common, o);
   if (!(o.level > 0 && o.level < 1))
@@ -196,8 +197,6 @@ int run_fit(const common_options& common, const fit_command_options& o) {
                 "--sparsity must be at least 0 and below 1, found " + law::detail::shown(*o.sparsity));
   std::optional<bootstrap_request> request;
   if (!o.bootstrap.empty()) request = bootstrap_in(o.bootstrap);
-  if (request && request->unit == "cells" && o.rows.cells.empty())
-    throw error(errc::invalid_argument, "--bootstrap cells needs the columns that make a cell; add --cell SIZE,S");
   std::vector<law_description> laws;
   for (const std::string& form : o.forms) {
     laws.push_back(law_called(form));
@@ -205,6 +204,13 @@ int run_fit(const common_options& common, const fit_command_options& o) {
       throw error(errc::invalid_argument, "--form has " + laws.back().name + " twice");
   }
   const csv_table table = read_csv(o.data);
+  if (request && request->unit == "cells" && o.rows.cells.empty()) {
+    if (table.has("cell")) {
+      o.rows.cells = {"cell"};
+    } else {
+      o.rows.cells_by_inputs = true;
+    }
+  }
   const std::filesystem::path out = o.out;
   if (!o.out.empty()) {
     // a folder that cannot be made is found before the work, not behind it
@@ -257,6 +263,9 @@ int run_fit(const common_options& common, const fit_command_options& o) {
   if (fits.size() > 1) std::cout << to_text(comparison_table(document["comparison"])) << "\n";
   for (const table_source& s : fits.front().chosen.sources)
     if (!s.column) std::cout << "computed: " << s.text << "\n";
+  if (request && request->unit == "cells")
+    std::cout << "cells: " << fits.front().chosen.cell_count << ", "
+              << (o.rows.cells_by_inputs ? "runs that differ in D alone\n" : "by column\n");
   for (const auto& [why, count] : fits.front().chosen.left_out)
     std::cout << "left out: " << count << " of " << fits.front().chosen.read << " rows, " << why << "\n";
   if (!o.out.empty()) std::cout << "report: " << (out / "report.html").string() << "\n";
@@ -298,7 +307,9 @@ void add_fit(CLI::App& app, const common_options& common, action& chosen) {
       ->add_option("--bootstrap", o->bootstrap,
                    "rows:2000, cells:2000, leave-out:0.1:2000, or numpy:4000 (rows as NumPy's RandomState(seed) draws)")
       ->type_name("SCHEME");
-  command->add_option("--cell", o->rows.cells, "The columns that make a cell, such as size,S")
+  command
+      ->add_option("--cell", o->rows.cells,
+                   "The columns that make a cell, such as size,S (default: cell, or all inputs but D)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("LIST");
@@ -310,7 +321,7 @@ void add_fit(CLI::App& app, const common_options& common, action& chosen) {
       "Losses are in nats a token. Inputs may be in any unit, and coefficients are for it; budgets are in FLOPs, so\n"
       "write --column N=N*1e9 where a column counts billions. A missing D is C/(6 N), a missing F is C/D.\n"
       "\nExamples:\n"
-      "  smelt fit runs.csv --form smelt --group arch --where 'S>0.5' --bootstrap cells:2000 --cell size,S --out fits\n"
+      "  smelt fit runs.csv --form smelt --group arch --where 'S>0.5' --bootstrap cells:2000 --out fits\n"
       "  smelt fit runs.csv --form chinchilla --column N='Model Size' --column C='Training FLOP' --json\n"
       "  smelt fit loops.csv --form looped-moe:linear,looped-moe:power,looped-moe:bounded --hold-out 'R>8' --out maps");
   command->callback([&, o] { chosen = [&, o] { return run_fit(common, *o); }; });

@@ -178,7 +178,6 @@ int print_gain(const common_options& common, const gain_options& o) {
       request = bootstrap_in(first.bootstrap.at("scheme").get<std::string>());
     }
     if (first.bootstrap.is_object()) cells = first.bootstrap.value("cell", std::vector<std::string>());
-    if (request && request->unit == "cells" && cells.empty()) request->unit = "rows";
     law::fit_options options;
     options.threads = static_cast<std::size_t>(common.threads);
     const auto delta = first.conventions.value("delta", nlohmann::json());
@@ -192,6 +191,7 @@ int print_gain(const common_options& common, const gain_options& o) {
       choice.where = {o.by + "=" + value};
       choice.group = group_column;
       choice.cells = cells;
+      choice.cells_by_inputs = request && request->unit == "cells" && cells.empty();
       const chosen_runs runs = choose_runs(table_of_runs, first.law, choice);
       gain_sides side;
       for (const bool is_base : {true, false}) {

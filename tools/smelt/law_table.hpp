@@ -272,7 +272,8 @@ struct row_choice {
   std::vector<std::string> columns{};  ///< INPUT=COLUMN
   std::string response{};
   std::string group{};
-  std::vector<std::string> cells{};
+  std::vector<std::string> cells{};  ///< the columns that make a cell
+  bool cells_by_inputs = false;      ///< a cell is what differs in D alone
   std::vector<std::string> hold_out{};
   bool drop_incomplete = false;
 };
@@ -308,6 +309,42 @@ namespace detail {
     if (a[j] != b[j]) return a[j] < b[j];
   }
   return false;
+}
+
+/// Numbers cells by all inputs but D. Values within 2 % (0.005 for parts of 1) of the least of them are one: sizes of
+/// two architectures that are meant to be alike differ by that. Throws invalid_argument for a law that has no D.
+inline void number_cells_by_inputs(chosen_runs& chosen, const law_description& law) {
+  const bool tokens = std::ranges::any_of(law.inputs, [](const law::input& x) { return x.name == "D"; });
+  if (!tokens || law.inputs.size() < 2)
+    throw error(errc::invalid_argument,
+                "--bootstrap cells needs the columns that make a cell of " + law.name + "; add --cell SIZE,S");
+  std::map<std::string, std::vector<std::vector<double>>> keys;  // a group's rows, by the least of each level
+  for (const auto& [name, g] : chosen.groups) keys[name].resize(g.rows.inputs.size());
+  for (std::size_t j = 0; j < law.inputs.size(); ++j) {
+    if (law.inputs[j].name == "D") continue;
+    std::vector<double> values;
+    for (const auto& [name, g] : chosen.groups)
+      for (const auto& x : g.rows.inputs) values.push_back(x[j]);
+    std::ranges::sort(values);
+    std::vector<double> levels;
+    const bool part = law.inputs[j].where == law::domain::zero_to_one;
+    for (const double v : values)
+      if (levels.empty() ||
+          v > (part ? (std::min)(levels.back() + 0.008, 1 - (1 - levels.back()) / 1.25) : levels.back() * 1.02))
+        levels.push_back(v);
+    for (const auto& [name, g] : chosen.groups)
+      for (std::size_t i = 0; i < g.rows.inputs.size(); ++i)
+        keys[name][i].push_back(*(std::ranges::upper_bound(levels, g.rows.inputs[i][j]) - 1));
+  }
+  std::map<std::vector<double>, std::size_t> numbers;
+  for (const auto& [name, rows] : keys)
+    for (const auto& key : rows) numbers.emplace(key, 0);
+  chosen.cell_count = 0;
+  for (auto& [key, number] : numbers) number = chosen.cell_count++;
+  for (auto& [name, g] : chosen.groups) {
+    g.units.clear();
+    for (const auto& key : keys[name]) g.units.push_back(numbers.at(key));
+  }
 }
 
 }  // namespace detail
@@ -406,6 +443,10 @@ namespace detail {
     if (g.rows.responses.empty())
       throw error(errc::invalid_argument, "--hold-out leaves no row to fit in the group '" + name + "'");
 
+  if (choice.cells_by_inputs) {
+    detail::number_cells_by_inputs(chosen, law);
+    return chosen;
+  }
   std::map<std::vector<std::string>, std::size_t, decltype(&detail::cell_before)> numbers(&detail::cell_before);
   for (const auto& [g, cell] : cell_of_row) numbers.emplace(cell, 0);
   for (auto& [cell, number] : numbers) number = chosen.cell_count++;

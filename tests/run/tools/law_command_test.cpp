@@ -146,6 +146,31 @@ TEST_CASE("A table of runs gives fits with intervals, and gains from them", "[to
   check_refused({"plan", "--flops", "1e21", "--law", out + "/fit.json"}, "a fit of looped-moe, found smelt");
 }
 
+TEST_CASE("Cells are found by the inputs where no column names them", "[tools]") {
+  const smelt_test::temporary_folder folder;
+  std::string text = smelt_test::text_of(sparse);
+  text.replace(text.find("arch,cell,"), 10, "arch,place,");
+  const std::string unnamed = file_with(folder, "runs.csv", text);
+  const std::vector<std::string> options{"--group", "arch", "--bootstrap", "cells:60"};
+  const json named = json_of({"fit", sparse}, options);
+  const json found = json_of({"fit", unnamed}, options);
+  // sizes and sparsities of the two architectures differ a little, and are the same 12 cells
+  const auto draws = [](const json& j, const char* group) { return j["groups"][group]["bootstrap"]["fitted"]; };
+  CHECK(named["bootstrap"]["cell"] == json{"cell"});
+  CHECK(found["bootstrap"]["cell"].empty());
+  CHECK(named["bootstrap"]["cells"] == 12);
+  CHECK(found["bootstrap"]["cells"] == 12);
+  for (const char* group : {"baseline", "smelt"}) {
+    CHECK(found["groups"][group]["bootstrap"]["failed"] == 0);
+    CHECK(draws(found, group).size() == 60);
+    CHECK(found["groups"][group]["coefficients"][2]["standard_error"].get<double>() ==
+          Approx(named["groups"][group]["coefficients"][2]["standard_error"].get<double>()).epsilon(.5));
+  }
+  check_refused({"fit", file_with(folder, "t.csv", "r,loss\n1,3\n2,2.5\n3,2.3\n4,2.2\n"), "--form", "test-time-depth",
+                 "--bootstrap", "cells:10"},
+                "add --cell");
+}
+
 TEST_CASE("A fit draws its plots, for light and dark and without a network", "[tools]") {
   const smelt_test::temporary_folder folder;
   const std::string out = (folder.path() / "fits").string();
@@ -431,7 +456,6 @@ TEST_CASE("A fit refuses tables and options by name", "[tools]") {
   check_refused({"fit", sparse, "--hold-out", "S>0"}, "is left to fit");
   check_refused({"fit", sparse, "--bootstrap", "rows"}, "found 'rows'");
   check_refused({"fit", sparse, "--bootstrap", "rows:0"}, "found \"0\"");
-  check_refused({"fit", sparse, "--bootstrap", "cells:10"}, "add --cell");
   check_refused({"fit", sparse, "--bootstrap", "leave-out:2:10"}, "fraction left out");
   check_refused({"fit", sparse, "--hold", "alpha=1"}, "has no coefficient 'alpha' to hold");
   check_refused({"fit", sparse, "--delta", "-1"}, "must be above 0, found -1");
