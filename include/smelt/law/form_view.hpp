@@ -53,8 +53,8 @@ struct form_view {
   std::array<row_kernel, 3> slopes{};  ///< value and gradient, by detail::vectors
   std::array<row_kernel, 3> curves{};  ///< and second derivatives
 
-  [[nodiscard]] std::size_t size() const noexcept { return coefficients.size(); }
-  [[nodiscard]] std::size_t triangle() const noexcept { return size() * (size() + 1) / 2; }
+  [[nodiscard]] constexpr std::size_t size() const noexcept { return coefficients.size(); }
+  [[nodiscard]] constexpr std::size_t triangle() const noexcept { return size() * (size() + 1) / 2; }
 };
 
 namespace detail {

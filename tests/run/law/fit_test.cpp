@@ -9,6 +9,7 @@
 #include <smelt/law/forms/sparse_compute.hpp>
 #include <smelt/law/forms/test_time_depth.hpp>
 #include <smelt/law/published.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -242,6 +243,14 @@ TEST_CASE("Held coefficients stay, others move", "[law]") {
   const fit_result amplitude = fit<chinchilla>(data, {.hold = {{"A", 406.4}, {"alpha", 0.34}}});
   CHECK(amplitude.value("A") == Approx(406.4).epsilon(1e-12));
   CHECK_THROWS_WITH(fit<chinchilla>(data, {.hold = {{"A", 406.4}}}), ContainsSubstring("hold both"));
+  // in the units of the data an amplitude can be held alone
+  std::vector<inputs_of<chinchilla>> x;
+  for (std::size_t i = 0; i < data.size(); ++i) x.push_back(data.inputs(i));
+  const observations<chinchilla> as_given(x, data.responses(), fit_units::as_given);
+  const auto from = coefficients_from<chinchilla>(free);
+  const fit_result alone = fit<chinchilla>(as_given, {.hold = {{"A", free.value("A")}}}, std::span(&from, 1));
+  CHECK(alone.states[0] == coefficient_state::held);
+  CHECK(alone.objective == Approx(free.objective).epsilon(1e-9));
   CHECK_THROWS_WITH(fit<chinchilla>(data, {.hold = {{"alhpa", 1.0}}}), ContainsSubstring("did you mean alpha?"));
   CHECK_THROWS_WITH(fit<chinchilla>(data, {.hold = {{"E", -1.0}}}), ContainsSubstring("must be above 0, found -1"));
 }

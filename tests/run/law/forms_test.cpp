@@ -114,6 +114,9 @@ void check_derivatives(const std::vector<inputs_of<F>>& x, const coefficients_of
       }
     }
   }
+  // asked without its type the form says the same
+  for (const auto& row : x)
+    CHECK(predict(view_of<F>(), detail::list_from(p), row) == Approx(predict<F>(p, row)).epsilon(1e-13));
   // other units: the same losses
   scales_of<F> factor{};
   for (std::size_t k = 0; k < factor.size(); ++k) factor[k] = -3.0 + 5.0 * double(k);
@@ -301,6 +304,11 @@ TEST_CASE("A law is not asked outside of its domain", "[law]") {
                     ContainsSubstring("input S must be at least 0 and below 1, found 1"));
   CHECK_THROWS_WITH(predict<chinchilla>(published::hoffmann(), {std::nan(""), 1e9}),
                     ContainsSubstring("input N must be above 0, found nan"));
+  const coefficient_list p = detail::list_from(published::hoffmann());
+  CHECK_THROWS_WITH(predict(view_of<chinchilla>(), p, std::vector<double>{1e9, 0}),
+                    ContainsSubstring("input D must be above 0, found 0"));
+  CHECK_THROWS_WITH(predict(view_of<chinchilla>(), p, std::vector<double>{1e9}),
+                    ContainsSubstring("chinchilla takes 2 inputs, found 1"));
   CHECK_THROWS_WITH(predict<iso_depth>(published::isodepth(), {1e8, 1e8, 0.5, 1e9}),
                     ContainsSubstring("input r must be at least 1, found 0.5"));
 }

@@ -1,4 +1,5 @@
 // Which types are forms, and what do they say of themselves at compile time?
+#include <smelt/law/form_view.hpp>
 #include <smelt/law/forms/chinchilla.hpp>
 #include <smelt/law/forms/iso_depth.hpp>
 #include <smelt/law/forms/joint_moe.hpp>
@@ -24,6 +25,15 @@ static_assert(sparse_compute::coefficients.size() == 6);
 static_assert(looped_moe<linear_map>::coefficients.size() == 11);
 static_assert(looped_moe<bounded_map<true>>::coefficients.size() == 14);
 static_assert(looped_moe<bounded_map<true>>::coefficients.back().name == "theta");
+
+// Loops over rows are compiled once for forms that differ in what is fixed.
+static_assert(detail::FixesAnother<looped_moe<bounded_map<false>>> &&
+              !detail::FixesAnother<looped_moe<bounded_map<true>>>);
+static_assert(detail::FixesAnother<joint_moe> && detail::FixesAnother<score_sigmoid<1>> &&
+              !detail::FixesAnother<score_sigmoid<-1>>);
+static_assert(detail::SumOfPowers<chinchilla> && detail::SumOfPowers<sparse_compute> &&
+              !detail::SumOfPowers<iso_depth>);
+static_assert(view_of<looped_moe<power_map<true>>>().size() == 13 && view_of<chinchilla>().name == "chinchilla");
 
 /// A form without a gradient is none.
 struct without_gradient {
