@@ -23,7 +23,8 @@ namespace smelt::tool {
 namespace {
 
 struct gain_options {
-  std::vector<std::string> fits;
+  std::string fit;
+  std::string target_fit;
   std::string base;
   std::string target;
   std::vector<double> compute;
@@ -91,8 +92,8 @@ bool value_before(const std::string& a, const std::string& b) {
 
 int print_gain(const common_options& common, const gain_options& o) {
   const interrupt_guard interrupt;
-  const saved_fit first = read_fit(o.fits.front());
-  const saved_fit second = o.fits.size() > 1 ? read_fit(o.fits[1]) : first;
+  const saved_fit first = read_fit(o.fit);
+  const saved_fit second = o.target_fit.empty() ? first : read_fit(o.target_fit);
   std::vector<std::string> warnings;
   for (const saved_fit* f : {&first, &second}) {
     if (!has_frontier(f->law.name))
@@ -102,7 +103,7 @@ int print_gain(const common_options& common, const gain_options& o) {
   if (first.law.name != second.law.name)
     warnings.push_back("the form is " + first.law.name + " in " + first.file + " and " + second.law.name + " in " +
                        second.file);
-  if (o.fits.size() > 1)
+  if (!o.target_fit.empty())
     for (std::string& w : differences_between(first, second)) warnings.push_back(std::move(w));
   if (o.convention != "target" && o.convention != "baseline")
     throw error(errc::invalid_argument, "--convention must be target or baseline, found '" + o.convention + "'");
@@ -113,7 +114,7 @@ int print_gain(const common_options& common, const gain_options& o) {
   const auto convention = o.convention == "target" ? law::budget_of::target : law::budget_of::baseline;
   const saved_group& base = first.group(o.base);
   const saved_group& target = second.group(o.target);
-  if (o.fits.size() == 1 && o.base == o.target)
+  if (o.target_fit.empty() && o.base == o.target)
     throw error(errc::invalid_argument, "--base and --target must be two groups, found '" + o.base + "' twice");
   // both fits must reach as far
   const law::compute_window window{(std::max)(base.window.least, target.window.least),
@@ -130,7 +131,8 @@ int print_gain(const common_options& common, const gain_options& o) {
   } else if (!base.resampled.empty() || !target.resampled.empty()) {
     warnings.emplace_back("the two were not resampled alike: a gain gets intervals from draws that belong together");
   }
-  nlohmann::ordered_json out{{"fit", o.fits},
+  nlohmann::ordered_json out{{"fit", o.fit},
+                             {"target_fit", second.file},
                              {"base", o.base},
                              {"target", o.target},
                              {"sparsity", sparse ? nlohmann::ordered_json(sparsity) : nullptr},
@@ -267,10 +269,8 @@ int print_gain(const common_options& common, const gain_options& o) {
 void add_gain(CLI::App& app, const common_options& common, action& chosen) {
   CLI::App* command = app.add_subcommand("gain", "Print the compute that one architecture saves against another");
   const auto o = std::make_shared<gain_options>();
-  command->add_option("FIT", o->fits, "fit.json of smelt fit --form smelt or chinchilla; a second one has the target")
-      ->required()
-      ->expected(1, 2)
-      ->type_name("");
+  command->add_option("FIT", o->fit, "fit.json of smelt fit --form smelt or chinchilla")->required()->type_name("");
+  command->add_option("TARGET_FIT", o->target_fit, "Another one that has the target (default: FIT)")->type_name("");
   command->add_option("--base", o->base, "The group of the baseline")->required()->type_name("NAME");
   command->add_option("--target", o->target, "The group that is compared with it")->required()->type_name("NAME");
   command->add_option("--compute", o->compute, "Budgets in FLOPs, such as 1e20,1e21")
