@@ -14,6 +14,7 @@ struct alignas(64) pack {
   static constexpr int lanes = 8;
   using doubles [[gnu::vector_size(64)]] = double;
   using integers [[gnu::vector_size(64)]] = std::int64_t;
+  using words [[gnu::vector_size(64)]] = std::uint64_t;
 
   doubles v;
 
@@ -95,11 +96,11 @@ namespace detail {
 /// ln x for a positive, finite, normal x.
 [[nodiscard, gnu::always_inline]] inline pack log_inside(const pack& x) noexcept {
   // x = 2^k m with m in [sqrt(1/2), sqrt(2))
-  const pack::integers bits = reinterpret_cast<pack::integers>(x.v);
-  constexpr std::int64_t root_half = 0x3FE6A09E667F3BCD;
-  const pack::integers offset = bits - std::int64_t{root_half};
-  const pack::integers exponent = offset >> 52;
-  const pack::doubles m = reinterpret_cast<pack::doubles>(bits - (exponent << 52));
+  // differences of unsigned numbers: of a negative x, whose result is not used, they wrap around
+  const pack::words bits = reinterpret_cast<pack::words>(x.v);
+  constexpr std::uint64_t root_half = 0x3FE6A09E667F3BCD;
+  const pack::integers exponent = reinterpret_cast<pack::integers>(bits - root_half) >> 52;
+  const pack::doubles m = reinterpret_cast<pack::doubles>(bits - (reinterpret_cast<pack::words>(exponent) << 52));
   // small whole numbers become doubles by the same shift as in exp, backwards
   const pack::doubles k = reinterpret_cast<pack::doubles>(exponent + std::int64_t{0x4338000000000000}) - 0x1.8p52;
   const pack::doubles f = m - 1.0;
