@@ -49,5 +49,9 @@ void add_compare(CLI::App& app, const common_options& common, action& chosen);
 void add_probe(CLI::App& app, const common_options& common, action& chosen);
 void add_info(CLI::App& app, const common_options& common, action& chosen);
 void add_bench(CLI::App& app, const common_options& common, action& chosen);
+void add_fit(CLI::App& app, const common_options& common, action& chosen);
+void add_gain(CLI::App& app, const common_options& common, action& chosen);
+void add_plan(CLI::App& app, const common_options& common, action& chosen);
+void add_law(CLI::App& app, const common_options& common, action& chosen);
 
 }  // namespace smelt::tool

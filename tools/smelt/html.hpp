@@ -19,6 +19,7 @@ class html_document {
   void paragraph(std::string_view text) { body_ += "<p>" + escaped(text) + "</p>\n"; }
   void add(const table& t) { body_ += to_html(t); }
   void add(const plot& p) { body_ += "<figure>\n" + to_svg(p) + "</figure>\n"; }
+  void add(const plot_grid& g) { body_ += "<figure>\n" + to_svg(g) + "</figure>\n"; }
   /// Text kept as it stands, such as commands.
   void verbatim(std::string_view text) { body_ += "<pre><code>" + escaped(text) + "</code></pre>\n"; }
 
@@ -37,7 +38,7 @@ caption { text-align: left; font-weight: 600; padding-bottom: 0.4rem; }
 th, td { padding: 0.25rem 0.75rem; border-bottom: 1px solid var(--faint); text-align: left; font-weight: normal; }
 tbody th { white-space: pre-wrap; } thead th { font-weight: 600; } .number { text-align: right; }
 .wide, pre { overflow-x: auto; } .note { margin: 0.1rem 0; font-size: 0.875rem; }
-figure { margin: 1.5rem 0; } pre { background: var(--shade); padding: 0.75rem 1rem; font-size: 0.875rem; }
+figure { margin: 1.5rem 0; } h1 { overflow-wrap: anywhere; } pre { background: var(--shade); padding: 0.75rem 1rem; font-size: 0.875rem; }
 </style>
 </head>
 <body>

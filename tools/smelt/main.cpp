@@ -85,6 +85,10 @@ int main(int argc, char** argv) {
   add_probe(app, common, chosen);
   add_info(app, common, chosen);
   add_bench(app, common, chosen);
+  add_fit(app, common, chosen);
+  add_gain(app, common, chosen);
+  add_plan(app, common, chosen);
+  add_law(app, common, chosen);
 
   try {
     app.parse(argc, argv);

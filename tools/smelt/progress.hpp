@@ -36,6 +36,16 @@ class progress {
           "  " + compact(tokens_per_second) + " tokens/s  ETA " + duration(left));
   }
 
+  /// `done` of the steps are done, each of them like the others.
+  void show(std::int64_t done) {
+    const auto now = clock::now();
+    if (std::chrono::duration<double>(now - last_).count() < (terminal_ ? 0.2 : 5.0)) return;
+    last_ = now;
+    const double spent = std::chrono::duration<double>(now - begin_).count();
+    const double left = spent * static_cast<double>(steps_ - done) / static_cast<double>(done - first_);
+    write(name_ + "  " + grouped(done) + "/" + grouped(steps_) + "  ETA " + duration(left));
+  }
+
   /// A phase without steps, such as the final evaluation.
   void phase(const std::string& what) { write(name_ + "  " + what); }
 
