@@ -89,6 +89,10 @@ class Verdicts(unittest.TestCase):
         for value, verdict in ((0, "aim reached"), (100, "pass"), (101, "MISS")):
             self.assertEqual(goals.Row("G", "", 100, 0, "n", value=value).verdict(), verdict)
 
+    def test_shares_of_time_must_not_exceed(self):
+        for value, verdict in ((0.5, "aim reached"), (0.53, "pass"), (0.54, "MISS")):
+            self.assertEqual(goals.Row("G", "", 0.53, 0.5, "<", value=value).verdict(), verdict)
+
     def test_what_was_not_measured_is_neither(self):
         self.assertEqual(goals.Row("G", "", 0.8, 0.9, skipped="why").verdict(), "skipped: why")
         self.assertEqual(goals.Row("G", "", 0.8, 0.9, skipped="failed: how").verdict(), "failed: how")
@@ -123,9 +127,26 @@ class Goals(Programs):
     def test_steps(self):
         self.assertEqual([row.verdict() for row in self.rows("G5")], ["pass"])
         self.assertEqual([row.verdict() for row in self.rows("G7")], ["pass"])
-        self.assertEqual([row.verdict() for row in self.rows("G10")], ["skipped: one core"])
+        self.assertEqual([row.verdict() for row in self.rows("G10")], ["skipped: one core"] * 2)
         self.assertEqual([row.verdict() for row in self.rows("G11")], ["aim reached", "MISS"])
         self.assertEqual([row.verdict() for row in self.rows("G12")], ["pass"])
+
+    def test_a_visit_is_what_it_adds_to_a_step(self):
+        def step(seconds, flop):
+            return f"echo '{json.dumps({'seconds_per_step': seconds, 'flop_per_step': flop})}';;"
+
+        self.command("tools/smelt", f"""case "$2" in
+            */moe.json) {step(1.0, 10)}
+            */full.json) {step(2.0, 20)}
+            *latent.json) {step(1.54, 15)}
+            *units.json) {step(1.59, 15)}
+            *) {step(1.61, 15)}
+            esac""")
+        fp32, bf16 = self.rows("G14")[:4], self.rows("G14")[4:]
+        for rows in (fp32, bf16):
+            self.assertEqual([row.verdict() for row in rows], ["MISS", "MISS", "pass", "MISS"])
+        self.assertAlmostEqual(fp32[0].value, 0.54)
+        self.assertEqual(fp32[0].note, "50.0 % of its FLOPs")
 
     def test_the_better_of_two_peers_counts(self):
         commands = [str(self.command(name, f"echo noise; echo '{{\"flop_per_second\": {rate}}}'"))
