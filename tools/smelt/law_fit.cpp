@@ -105,8 +105,8 @@ law::fit_errors errors_of_law(const std::string& name, const std::vector<double>
 }
 
 std::vector<double> profile_of_law(const std::string& name, const law_rows& rows, const law::fit_result& full,
-                                   law::fit_options options, std::size_t coefficient, const std::vector<double>& values,
-                                   double enough) {
+                                   const law::fit_options& options, std::size_t coefficient,
+                                   const std::vector<double>& values, double enough) {
   const law::form_view& form = form_of(name);
   const law::row_table data = table_of(form, rows, law::fit_units::as_given);
   const law::coefficient& held = form.coefficients[coefficient];

@@ -57,7 +57,7 @@ struct law_rows {
 /// The least objective with one coefficient held at each of the values (as fitted) and the others fitted again, each
 /// from its neighbour's: the values must rise or fall away from the fit's. Ends behind the first above `enough`.
 [[nodiscard]] std::vector<double> profile_of_law(const std::string& name, const law_rows& rows,
-                                                 const law::fit_result& full, law::fit_options options,
+                                                 const law::fit_result& full, const law::fit_options& options,
                                                  std::size_t coefficient, const std::vector<double>& values,
                                                  double enough);
 

@@ -138,9 +138,9 @@ namespace detail {
 /// How many units of measure the inputs have between them.
 template <class F>
 inline constexpr std::size_t scale_count = [] {
-  int most = -1;
-  for (const input& x : F::inputs) most = x.scale > most ? x.scale : most;
-  return static_cast<std::size_t>(most + 1);
+  int count = 0;
+  for (const input& x : F::inputs) count = x.scale >= count ? x.scale + 1 : count;
+  return static_cast<std::size_t>(count);
 }();
 
 }  // namespace detail

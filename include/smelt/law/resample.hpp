@@ -2,6 +2,7 @@
 // alone; the scheme that published intervals were drawn by is here too, bit for bit.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -62,11 +63,12 @@ namespace detail {
 [[nodiscard]] inline resampling draw_leaving_out(std::size_t units, double fraction, std::size_t draws,
                                                  std::uint64_t seed) {
   resampling r = detail::empty_resampling(units, draws);
-  const auto out = static_cast<std::size_t>(fraction * static_cast<double>(units) + 0.5);
-  if (!(fraction > 0 && fraction < 1) || out == 0 || out >= units) {
+  const double share = std::round(fraction * static_cast<double>(units));
+  if (!(fraction > 0 && fraction < 1) || !(share >= 1 && share < static_cast<double>(units))) {
     throw error(errc::invalid_argument, "the fraction left out must leave out at least 1 and keep at least 1 of " +
                                             std::to_string(units) + " units, found " + std::to_string(fraction));
   }
+  const auto out = static_cast<std::size_t>(share);
   for (std::size_t draw = 0; draw < draws; ++draw) {
     const random_stream random(seed, (std::uint64_t{draw} << 32) | 0x6F757473);
     for (std::size_t i = 0; i < units; ++i) r.counts[draw * units + i] = permuted(i, units, random) >= out ? 1u : 0u;
