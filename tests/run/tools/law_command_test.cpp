@@ -415,11 +415,18 @@ TEST_CASE("A plan under compute and memory is the published one", "[tools]") {
   CHECK(small["best_visits"][0]["visits"] == 5);
   CHECK_THAT(run({"plan", "--flops", "5e21"}).out,
              ContainsSubstring("Visits worth taking") && ContainsSubstring("chosen"));
-  check_refused({"plan", "--flops", "5e21", "--memory", "1MB"}, "no model of the ladder fits");
+  const std::string table = run({"plan", "--flops", "5e21", "--memory", "3GB", "--bits", "4"}).out;
+  CHECK_THAT(table, ContainsSubstring("0.437 nats above the choice\n") &&
+                        ContainsSubstring("weights take 4.55GB of 3GB\n") &&
+                        ContainsSubstring("must gain 0.0037 nats, the law's error\n"));
+  CHECK_THAT(run({"plan", "--flops", "5e21", "--least-gain", "0.01"}).out, ContainsSubstring("must gain 0.01 nats\n"));
+  check_refused({"plan", "--flops", "5e21", "--memory", "1MB"},
+                "fits in 1MB at 16 bits a weight; the least takes 346MB");
+  check_refused({"plan", "--flops", "5e21", "--memory", ""}, "--memory must be a size");  // not: no limit
   check_refused({"plan", "--flops", "5e21", "--memory", "3 apples"}, "found '3 apples'");
   check_refused({"plan", "--flops", "nan"}, "training FLOPs must be above 0, found nan");
   check_refused({"plan", "--flops", "1e21", "--bits", "0"}, "bits a weight");
-  check_refused({"plan", "--flops", "1e21", "--experts", "0"}, "--experts must be numbers from 1, found 0");
+  check_refused({"plan", "--flops", "1e21", "--experts", "0"}, "--experts must be numbers from 1 to 1000000, found 0");
   check_refused({"plan", "--flops", "1e21", "--law", "chinchilla"}, "--law must be looped-moe");
   check_refused({"plan", "--flops", "1e21", "--ladder", "smal"}, "\"smal\"");
 }
