@@ -166,7 +166,7 @@ namespace detail {
   const double sparsity = asked ? *asked : *fit.sparsity;
   if (!(sparsity >= 0 && sparsity < 1))
     throw error(errc::invalid_argument,
-                "the sparsity of a frontier must be at least 0 and below 1, found " + significant(sparsity));
+                "the sparsity of a frontier must be at least 0 and below 1, found " + law::detail::shown(sparsity));
   return sparsity;
 }
 

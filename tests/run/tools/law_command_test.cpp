@@ -188,7 +188,7 @@ TEST_CASE("A fit that was changed by hand is refused by name", "[tools]") {
   const std::string without = file_with(folder, "without.json", changed.dump());
   check_refused({"law", "frontier", without}, "say it with --sparsity");
   CHECK(run({"law", "frontier", without, "--sparsity", "0.9"}).exit == 0);
-  check_refused({"law", "frontier", without, "--sparsity", "nan"}, "must be at least 0 and below 1");
+  check_refused({"law", "frontier", without, "--sparsity", "nan"}, "must be at least 0 and below 1, found nan");
   check_refused({"law", "frontier", without, "--sparsity", "1"}, "must be at least 0 and below 1, found 1");
 
   // what would be left unused is refused
