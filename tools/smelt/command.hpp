@@ -53,5 +53,7 @@ void add_fit(CLI::App& app, const common_options& common, action& chosen);
 void add_gain(CLI::App& app, const common_options& common, action& chosen);
 void add_plan(CLI::App& app, const common_options& common, action& chosen);
 void add_law(CLI::App& app, const common_options& common, action& chosen);
+/// Of `smelt law`: downstream and paired.
+void add_law_scores(CLI::App& law, const common_options& common, action& chosen);
 
 }  // namespace smelt::tool

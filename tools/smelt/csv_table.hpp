@@ -1,6 +1,7 @@
 // How is a table of runs read? Cells between commas (or semicolons, or tabs), under a line of column names.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstddef>
@@ -90,7 +91,7 @@ struct csv_table {
 [[nodiscard]] inline csv_table csv_in(std::string_view text, const std::string& name) {
   csv_table table{name, {}, {}, {}, checksum64(text)};
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-  const std::string_view head = text.substr(0, text.find('\n'));
+  const std::string_view head = text.substr(0, text.find_first_of("\r\n"));
   const char separator = head.find(',') != head.npos    ? ','
                          : head.find(';') != head.npos  ? ';'
                          : head.find('\t') != head.npos ? '\t'
@@ -102,7 +103,7 @@ struct csv_table {
     std::vector<std::string> cells(1);
     bool quoted = false;
     bool any = false;  // a quote makes an empty line one of an empty cell
-    for (; at < text.size() && (quoted || text[at] != '\n'); ++at) {
+    for (; at < text.size() && (quoted || (text[at] != '\n' && text[at] != '\r')); ++at) {
       const char c = text[at];
       if (c == '\0') throw error(errc::corrupt, name + ", line " + std::to_string(line) + " is no text");
       if (c == '\n') ++line;
@@ -114,7 +115,7 @@ struct csv_table {
         any = true;
       } else if (c == separator && !quoted) {
         cells.emplace_back();
-      } else if (c != '\r' || quoted) {
+      } else {
         cells.back() += c;
       }
     }
@@ -122,7 +123,7 @@ struct csv_table {
       throw error(errc::corrupt,
                   name + ", line " + std::to_string(first_line) + ": a cell's double quote is never closed");
     }
-    ++at;
+    at += text.substr((std::min)(at, text.size())).starts_with("\r\n") ? 2 : 1;
     ++line;
     if (cells.size() == 1 && !any && cells.front().find_first_not_of(' ') == std::string::npos) continue;
     for (std::string& cell : cells) {

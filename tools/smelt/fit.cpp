@@ -101,6 +101,12 @@ std::optional<fitted_law> fitted_to(const csv_table& table, const law_descriptio
         g.fit.warnings.push_back(std::to_string(failed) + " of " + std::to_string(g.resampled.size()) +
                                  " resamples failed and are not in the intervals");
       }
+      // each end of an interval needs a draw beyond it
+      const auto needed = static_cast<std::ptrdiff_t>(std::ceil(2 / (1 - o.level) - 1e-9));
+      if (const auto left = std::ssize(g.resampled) - failed; left < needed) {
+        g.fit.warnings.push_back(std::to_string(left) + " resamples are too few for intervals that hold " +
+                                 significant(100 * o.level) + " %, which need " + std::to_string(needed));
+      }
     }
     if (!o.out.empty() && g.fit.objective > 1e-12)
       g.profiles = profiles_of(law.name, runs.rows, g.fit, options, interrupt);
@@ -203,6 +209,8 @@ int run_fit(const common_options& common, fit_command_options o) {
     if (std::ranges::count(laws, laws.back().name, &law_description::name) > 1)
       throw error(errc::invalid_argument, "--form has " + laws.back().name + " twice");
   }
+  if (o.sparsity && std::ranges::none_of(laws, [](const law_description& l) { return needs_sparsity(l.name); }))
+    throw error(errc::invalid_argument, "--sparsity: the law " + laws.front().name + " has none");
   const csv_table table = read_csv(o.data);
   if (request && request->unit == "cells" && o.rows.cells.empty()) {
     if (table.has("cell")) {

@@ -38,7 +38,7 @@ struct gain_options {
 };
 
 std::string percentage(double x) {
-  return fixed(100 * x, 2) + " %";
+  return (std::fabs(x) < 1e4 ? fixed(100 * x, 2) : significant(100 * x, 3)) + " %";
 }
 
 /// Both architectures' coefficients, in the fit and in every draw.
@@ -105,12 +105,17 @@ int print_gain(const common_options& common, const gain_options& o) {
                        second.file);
   if (!o.target_fit.empty())
     for (std::string& w : differences_between(first, second)) warnings.push_back(std::move(w));
+  if (o.by.empty() && (!o.runs.empty() || o.amplitude || !o.bootstrap.empty()))
+    throw error(errc::invalid_argument, std::string(!o.runs.empty() ? "--runs"
+                                                    : o.amplitude   ? "--amplitude"
+                                                                    : "--bootstrap") +
+                                            " goes with --by COLUMN");
   if (o.convention != "target" && o.convention != "baseline")
     throw error(errc::invalid_argument, "--convention must be target or baseline, found '" + o.convention + "'");
   if (!(o.level > 0 && o.level < 1))
     throw error(errc::invalid_argument, "--level must lie between 0 and 1, found " + law::detail::shown(o.level));
   const bool sparse = needs_sparsity(first.law.name) || needs_sparsity(second.law.name);
-  const double sparsity = o.sparsity.value_or(first.sparsity);
+  const double sparsity = sparsity_of(needs_sparsity(first.law.name) ? first : second, o.sparsity);
   const auto convention = o.convention == "target" ? law::budget_of::target : law::budget_of::baseline;
   const saved_group& base = first.group(o.base);
   const saved_group& target = second.group(o.target);
@@ -147,8 +152,8 @@ int print_gain(const common_options& common, const gain_options& o) {
           {},
           {"gain: the part of compute saved at equal loss, " + out["definition"].get<std::string>() +
                (sparse ? "; S = " + significant(sparsity) : ""),
-           "extrapolated: the compute of either lies outside of the runs of both, " + significant(window.least, 3) +
-               " to " + significant(window.most, 3) + " FLOPs"}};
+           "the runs of both reach from " + significant(window.least, 3) + " to " + significant(window.most, 3) +
+               " FLOPs; a gain is extrapolated where the compute of either lies outside"}};
   for (const auto& g : out["gains"]) t.rows.push_back(gain_cells(g));
   if (sides.base_draws.empty() && sides.target_draws.empty())
     t.notes.emplace_back("without intervals: they come with smelt fit --bootstrap");

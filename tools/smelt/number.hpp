@@ -118,7 +118,8 @@ inline constexpr std::int64_t any_count = (std::numeric_limits<std::int64_t>::ma
   return text;
 }
 
-/// `value` to about three significant digits with a power-of-1,000 suffix: 1234567 as "1.23M", 50 as "50".
+/// `value` to about three significant digits with a power-of-1,000 suffix: 1234567 as "1.23M", 50 as "50". What is
+/// beyond the suffixes, or would be 0, has a power of ten: "9.63e-10".
 [[nodiscard]] inline std::string compact(double value) {
   if (!std::isfinite(value)) return "n/a";
   constexpr std::string_view suffixes[] = {"", "k", "M", "G", "T", "P", "E", "Z", "Y"};
@@ -127,6 +128,11 @@ inline constexpr std::int64_t any_count = (std::numeric_limits<std::int64_t>::ma
   while (std::abs(shown) >= 999.5 && suffix + 1 < std::size(suffixes)) {
     shown /= 1'000;
     ++suffix;
+  }
+  if (std::abs(shown) >= 999.5 || (value != 0 && std::abs(value) < 0.005)) {
+    char power[40];
+    std::snprintf(power, sizeof power, "%.3g", value);
+    return power;
   }
   std::string text = fixed(shown, std::abs(shown) >= 99.95 ? 0 : std::abs(shown) >= 9.995 ? 1 : 2);
   if (text.find('.') != std::string::npos) {

@@ -26,7 +26,7 @@ struct plan_options {
   std::string group;
   std::vector<std::string> ladder;
   double flops = 0;
-  std::string memory;
+  std::optional<double> memory;  ///< bytes
   double bits = 16;
   std::optional<double> least_gain;
   std::int64_t visits = 8;
@@ -204,14 +204,15 @@ table best_table(const nlohmann::ordered_json& rows, const std::string& caption,
 int print_plan(const common_options& common, plan_options o) {
   const planning_law known = law_of_argument(o);
   const law::selection_limits limits{.flops = o.flops,
-                                     .memory_bytes = o.memory.empty() ? law::unbounded : parse_bytes(o.memory),
+                                     .memory_bytes = o.memory.value_or(law::unbounded),
                                      .bits = o.bits,
                                      .least_gain = o.least_gain.value_or(known.rmse)};
   std::ranges::sort(o.experts);
   o.experts.erase(std::unique(o.experts.begin(), o.experts.end()), o.experts.end());
   for (const double e : o.experts)
     if (!(e >= 1 && e <= 1e6))
-      throw error(errc::invalid_argument, "--experts must be numbers from 1, found " + law::detail::shown(e));
+      throw error(errc::invalid_argument,
+                  "--experts must be numbers from 1 to 1000000, found " + law::detail::shown(e));
   const std::vector<law::rung> ladder = ladder_of(o.ladder);
   const law::selection s = law::select(known, ladder, o.experts, o.visits, limits);
   const nlohmann::ordered_json best = best_json(known, ladder, o, limits);
@@ -221,8 +222,7 @@ int print_plan(const common_options& common, plan_options o) {
                              {"flops", o.flops},
                              {"bits", o.bits},
                              {"least_gain", limits.least_gain}};
-    j["memory_bytes"] =
-        o.memory.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(limits.memory_bytes);
+    j["memory_bytes"] = o.memory ? nlohmann::ordered_json(*o.memory) : nlohmann::ordered_json(nullptr);
     j["choice"] = candidate_json(known, s.choice);
     j["best_visits"] = best["visits"];
     j["best_experts"] = best["experts"];
@@ -236,11 +236,12 @@ int print_plan(const common_options& common, plan_options o) {
   t.rows.push_back(candidate_cells(known, s.choice));
   // of the others, the best of each model and number of experts says why it was not taken
   for (const law::candidate& c : s.candidates)
-    if (c.rejected.starts_with("its loss") || (c.visits == 1 && c.rejected.starts_with("weights")))
+    if (c.why == law::rejection::loss || (c.visits == 1 && c.why == law::rejection::memory))
       t.rows.push_back(candidate_cells(known, c));
   t.notes = {
-      "law: " + known.name + "; a step must gain " + significant(limits.least_gain, 3) + " nats, the law's error",
-      "parameters outside of embeddings; training compute 6 N_unroll(R) D; loss in nats a token",
+      "law: " + known.name + "; a visit must gain " + significant(limits.least_gain, 3) + " nats" +
+          (o.least_gain ? "" : ", the law's error"),
+      "parameters and weights: those outside of embeddings; training compute 6 N_unroll(R) D; loss in nats a token",
       "inference: FLOPs a token, in those of the same model visited once"};
   std::cout << to_text(t) << "\n"
             << to_text(best_table(best["visits"], "Visits worth taking, R*", "experts", "visits", "E"));
@@ -268,7 +269,11 @@ void add_plan(CLI::App& app, const common_options& common, action& chosen) {
       ->allow_extra_args(false)
       ->type_name("LIST");
   command->add_option("--flops", o->flops, "Training compute, such as 5e21")->required()->type_name("X");
-  command->add_option("--memory", o->memory, "The most that weights may take, such as 3GB")->type_name("SIZE");
+  command
+      ->add_option_function<std::string>(
+          "--memory", [o](const std::string& text) { o->memory = parse_bytes(text); },
+          "The most that weights outside of embeddings may take, such as 3GB")
+      ->type_name("SIZE");
   command->add_option("--bits", o->bits, "Bits a weight (default: 16)")->type_name("X");
   command->add_option("--least-gain", o->least_gain, "Nats that a further visit must gain (default: the law's error)")
       ->type_name("X");

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <smelt/core/nearest_name.hpp>
 #include <smelt/law/frontier.hpp>
@@ -38,7 +39,7 @@ struct saved_fit {
   nlohmann::json provenance;
   nlohmann::json bootstrap;  ///< its scheme; null without
   std::vector<saved_group> groups;
-  double sparsity = 0;  ///< of the frontiers that smelt fit printed: the middle of the runs unless asked otherwise
+  std::optional<double> sparsity;  ///< of the frontiers that smelt fit printed, where there were any
 
   /// Throws invalid_argument for a name that is no group's.
   [[nodiscard]] const saved_group& group(const std::string& name) const {
@@ -50,6 +51,67 @@ struct saved_fit {
     throw error(errc::invalid_argument, file + " has no group '" + name + "'; it has " + known);
   }
 };
+
+namespace detail {
+
+/// The coefficients of a saved group as fitted. Throws corrupt where names or values are not those that were fitted.
+[[nodiscard]] inline std::vector<double> fitted_in(const nlohmann::json& list, const law_description& law) {
+  std::vector<double> fitted;
+  for (const auto& c : list) {
+    if (fitted.size() == law.coefficients.size()) {
+      fitted.push_back(0);
+      break;
+    }
+    const law::coefficient& known = law.coefficients[fitted.size()];
+    const auto name = c.at("name").get<std::string>();
+    const double as_fitted = c.at("fitted").get<double>();
+    const double value = c.at("value").get<double>();
+    if (name != known.name)
+      throw error(errc::corrupt, "coefficient " + std::to_string(fitted.size() + 1) + " of " + law.name + " must be " +
+                                     std::string(known.name) + ", found " + name);
+    const double meant = known.logarithmic ? std::exp(as_fitted) : as_fitted;
+    if (!(std::fabs(value - meant) <= 1e-9 * std::fabs(meant)))
+      throw error(errc::corrupt, "the value of " + name + ", " + significant(value) + ", must be " +
+                                     significant(meant) + " as its \"fitted\" says");
+    fitted.push_back(as_fitted);
+  }
+  if (fitted.size() != law.coefficients.size())
+    throw error(errc::corrupt, law.name + " has " + std::to_string(law.coefficients.size()) + " coefficients, found " +
+                                   std::to_string(list.size()));
+  return fitted;
+}
+
+/// The least and the most of something. Throws corrupt unless they are two, the least first.
+[[nodiscard]] inline std::pair<double, double> range_in(const nlohmann::json& j, const std::string& of) {
+  const std::pair<double, double> range{j.at(0).get<double>(), j.at(1).get<double>()};
+  if (j.size() != 2 || !(range.first <= range.second))
+    throw error(errc::corrupt, "the range of " + of + " must be its least and its most, found " + j.dump());
+  return range;
+}
+
+/// One group of a saved fit. Throws corrupt, or what nlohmann-json throws, for one that smelt fit did not write.
+[[nodiscard]] inline saved_group group_in(const nlohmann::json& j, const std::string& name,
+                                          const law_description& law) {
+  saved_group g{name, fitted_in(j.at("coefficients"), law), {}, {}, j.at("rmse").get<double>(), {}};
+  if (!(g.rmse >= 0)) throw error(errc::corrupt, "rmse must be at least 0, found " + significant(g.rmse));
+  if (j.contains("bootstrap")) g.resampled = j["bootstrap"].at("fitted").get<std::vector<std::vector<double>>>();
+  for (const auto& p : g.resampled)
+    if (!p.empty() && p.size() != g.fitted.size())
+      throw error(errc::corrupt, "a resample has " + std::to_string(p.size()) + " coefficients, needed are " +
+                                     std::to_string(g.fitted.size()));
+  for (const law::input& x : law.inputs) {
+    const std::string input(x.name);
+    g.ranges[input] = range_in(j.at("ranges").at(input), input);
+  }
+  if (has_frontier(law.name)) {
+    const auto [least, most] = range_in(j.at("compute_window"), "compute_window");
+    if (!(least > 0)) throw error(errc::corrupt, "compute_window must be above 0, found " + significant(least));
+    g.window = {least, most};
+  }
+  return g;
+}
+
+}  // namespace detail
 
 /// Reads fit.json. Throws io for a file that cannot be read, corrupt for one that smelt fit did not write, naming what
 /// is wrong.
@@ -64,38 +126,48 @@ struct saved_fit {
     throw error(errc::corrupt, "'" + name + "' compares several forms; give the file of one of them");
   if (j["format"] != "smelt-fit-1")
     throw error(errc::corrupt, "'" + name + "' must have the format smelt-fit-1, found " + j["format"].dump());
+  std::string part;
   try {
     saved_fit f{name,
                 law_called(j.at("form").get<std::string>()),
                 j.at("conventions"),
                 j.at("provenance"),
                 j.value("bootstrap", nlohmann::json()),
+                {},
                 {}};
     for (const auto& [group, g] : j.at("groups").items()) {
-      saved_group s{group, {}, {}, {}, g.at("rmse").get<double>(), {}};
-      for (const auto& c : g.at("coefficients")) s.fitted.push_back(c.at("fitted").get<double>());
-      if (s.fitted.size() != f.law.coefficients.size())
-        throw error(errc::corrupt, "'" + name + "': " + f.law.name + " has " +
-                                       std::to_string(f.law.coefficients.size()) + " coefficients, found " +
-                                       std::to_string(s.fitted.size()));
-      if (g.contains("bootstrap")) s.resampled = g["bootstrap"].at("fitted").get<std::vector<std::vector<double>>>();
-      for (const auto& p : s.resampled)
-        if (!p.empty() && p.size() != s.fitted.size())
-          throw error(errc::corrupt, "'" + name + "': a resample of group " + group + " has " +
-                                         std::to_string(p.size()) + " coefficients, needed are " +
-                                         std::to_string(s.fitted.size()));
-      if (g.contains("compute_window"))
-        s.window = {g["compute_window"].at(0).get<double>(), g["compute_window"].at(1).get<double>()};
-      for (const auto& [input, range] : g.at("ranges").items())
-        s.ranges[input] = {range.at(0).get<double>(), range.at(1).get<double>()};
+      part = ": group " + group;
+      f.groups.push_back(detail::group_in(g, group, f.law));
       if (g.contains("frontier") && g["frontier"].contains("sparsity"))
         f.sparsity = g["frontier"]["sparsity"].get<double>();
-      f.groups.push_back(std::move(s));
     }
+    if (f.groups.empty()) throw error(errc::corrupt, "no groups");
     return f;
   } catch (const nlohmann::json::exception& e) {
-    throw error(errc::corrupt, "'" + name + "' is no whole file of smelt fit: " + e.what());
+    const std::string problem = e.what();
+    // behind "[json.exception.type_error.302] "
+    throw error(errc::corrupt,
+                "'" + name + "' is no whole file of smelt fit" + part + ": " + problem.substr(problem.find(' ') + 1));
+  } catch (const error& e) {
+    throw error(errc::corrupt, "'" + name + "' is no whole file of smelt fit" + part + ": " + e.what());
   }
+}
+
+/// The sparsity of frontiers: as asked, or else the fit's own. Throws invalid_argument where a law has none, where
+/// there is none, and unless it is at least 0 and below 1.
+[[nodiscard]] inline double sparsity_of(const saved_fit& fit, const std::optional<double>& asked) {
+  if (!needs_sparsity(fit.law.name)) {
+    if (asked)
+      throw error(errc::invalid_argument, "--sparsity: the law " + fit.law.name + " of " + fit.file + " has none");
+    return 0;
+  }
+  if (!asked && !fit.sparsity)
+    throw error(errc::invalid_argument, "'" + fit.file + "' has no frontier's sparsity; say it with --sparsity");
+  const double sparsity = asked ? *asked : *fit.sparsity;
+  if (!(sparsity >= 0 && sparsity < 1))
+    throw error(errc::invalid_argument,
+                "the sparsity of a frontier must be at least 0 and below 1, found " + law::detail::shown(sparsity));
+  return sparsity;
 }
 
 /// In what two fits differ that should be alike to be compared; empty when in nothing.

@@ -391,6 +391,8 @@ template <Form F>
     r.warnings.push_back("the condition of the Jacobian is " + detail::shown(r.condition) +
                          ": some combination of coefficients is not determined by these rows");
   }
+  if (r.r_squared < 0)
+    r.warnings.push_back("R^2 is " + detail::shown(r.r_squared, 3) + ": the mean of the responses is closer to them");
   if (r.agreeing * 20 < r.starts) {
     r.warnings.push_back("only " + std::to_string(r.agreeing) + " of " + std::to_string(r.starts) +
                          " starts reached the best minimum");

@@ -22,10 +22,10 @@ namespace smelt::law {
 
 namespace detail {
 
-/// A number as messages show it.
-[[nodiscard]] inline std::string shown(double x) {
+/// A number as messages show it, to so many significant digits.
+[[nodiscard]] inline std::string shown(double x, int digits = 10) {
   std::array<char, 40> text{};
-  const int length = std::snprintf(text.data(), text.size(), "%.10g", x);
+  const int length = std::snprintf(text.data(), text.size(), "%.*g", digits, x);
   return {text.data(), static_cast<std::size_t>(length)};
 }
 

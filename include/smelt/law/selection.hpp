@@ -2,15 +2,19 @@
 // of weight memory, where a step that gains less than the fit's error is not taken.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <smelt/core/error.hpp>
 #include <smelt/law/forms/looped_moe.hpp>
 #include <smelt/law/ladder.hpp>
 #include <smelt/law/observations.hpp>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace smelt::law {
@@ -18,9 +22,18 @@ namespace smelt::law {
 /// What must be kept to.
 struct selection_limits {
   double flops = 0;                 ///< of training: 6 N_unroll(R) D
-  double memory_bytes = unbounded;  ///< of all weights
+  double memory_bytes = unbounded;  ///< of all weights outside of embeddings
   double bits = 16;                 ///< a weight
   double least_gain = 0;            ///< eps, nats a token: the fit's root mean square error
+};
+
+/// Why a candidate was not chosen.
+enum class rejection {
+  none,           ///< it is the choice
+  memory,         ///< its weights do not fit
+  another_visit,  ///< one more visit pays
+  least_gain,     ///< a visit on the way to it gains too little
+  loss,           ///< the best of its model and experts, but not of all
 };
 
 /// One model that could be trained.
@@ -33,9 +46,10 @@ struct candidate {
   std::int64_t visits = 1;
   double tokens = 0;           ///< what the compute pays for
   double loss = 0;             ///< nats a token, as the law has it
-  double memory_bytes = 0;     ///< bits/8 N_total
+  double memory_bytes = 0;     ///< bits/8 N_total: embeddings are not in it
   double inference_flops = 0;  ///< a token: 2 N_unroll(R)
-  std::string rejected;        ///< why it was not chosen; empty for the choice
+  rejection why = rejection::none;
+  std::string rejected;  ///< why it was not chosen, in words; empty for the choice
 };
 
 /// The choice, and all that was looked at.
@@ -71,6 +85,21 @@ struct looped_law {
 }
 
 namespace detail {
+
+/// "4.55GB": bytes in powers of 1,000.
+[[nodiscard]] inline std::string decimal_bytes(double bytes, int digits = 3) {
+  constexpr std::string_view units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+  std::size_t unit = 0;
+  for (; bytes >= 999.5 && unit + 1 < std::size(units); ++unit) bytes /= 1'000;
+  return shown(bytes, digits) + std::string(units[unit]);
+}
+
+/// What does not fit beside what there is, in digits enough to differ.
+[[nodiscard]] inline std::pair<std::string, std::string> bytes_apart(double needed, double found) {
+  int digits = 3;
+  while (digits < 15 && decimal_bytes(needed, digits) == decimal_bytes(found, digits)) ++digits;
+  return {decimal_bytes(needed, digits), decimal_bytes(found, digits)};
+}
 
 inline void check_limits(const selection_limits& limits) {
   if (!(limits.flops > 0 && std::isfinite(limits.flops)))
@@ -131,7 +160,7 @@ template <class Law>
   }
   if (losses.empty()) {
     throw error(errc::invalid_argument,
-                "no number of experts of " + model.name + " fits in " + detail::shown(limits.memory_bytes) + " bytes");
+                "no number of experts of " + model.name + " fits in " + detail::decimal_bytes(limits.memory_bytes));
   }
   return experts[steps_worth_taking(losses, limits.least_gain)];
 }
@@ -147,6 +176,7 @@ template <class Law>
   selection s;
   std::size_t best = 0;
   bool any = false;
+  double lightest = unbounded;
   for (const rung& model : ladder) {
     for (const double e : experts) {
       const std::size_t first = s.candidates.size();
@@ -155,10 +185,12 @@ template <class Law>
         s.candidates.push_back(candidate_at(law, model, e, r, limits));
         losses.push_back(s.candidates.back().loss);
       }
+      lightest = (std::min)(lightest, s.candidates[first].memory_bytes);
       if (s.candidates[first].memory_bytes > limits.memory_bytes) {
         for (std::size_t i = first; i < s.candidates.size(); ++i) {
-          s.candidates[i].rejected = "weights take " + detail::shown(s.candidates[i].memory_bytes) + " of " +
-                                     detail::shown(limits.memory_bytes) + " bytes";
+          const auto [needed, found] = detail::bytes_apart(s.candidates[i].memory_bytes, limits.memory_bytes);
+          s.candidates[i].why = rejection::memory;
+          s.candidates[i].rejected = "weights take " + needed + " of " + found;
         }
         continue;
       }
@@ -166,11 +198,15 @@ template <class Law>
       for (std::size_t i = 0; i < losses.size(); ++i) {
         candidate& c = s.candidates[first + i];
         if (i < stop) {
-          c.rejected = "one more visit gains " + detail::shown(losses[i] - losses[i + 1]) + " nats";
+          c.why = rejection::another_visit;
+          c.rejected = "one more visit gains " + detail::shown(losses[i] - losses[i + 1], 3) + " nats";
         } else if (i > stop) {
-          c.rejected = "visit " + std::to_string(stop + 2) + " gains " +
-                       detail::shown(losses[stop] - losses[stop + 1]) + " nats, less than the fit's error of " +
-                       detail::shown(limits.least_gain);
+          const double gain = losses[stop] - losses[stop + 1];
+          c.why = rejection::least_gain;
+          c.rejected = "visit " + std::to_string(stop + 2) +
+                       (gain < 0 ? " costs " + detail::shown(-gain, 3) + " nats"
+                                 : " gains " + detail::shown(gain, 3) + " nats of the " +
+                                       detail::shown(limits.least_gain, 3) + " that it must");
         }
       }
       if (!any || s.candidates[first + stop].loss < s.candidates[best].loss) best = first + stop;
@@ -178,14 +214,16 @@ template <class Law>
     }
   }
   if (!any) {
-    throw error(errc::invalid_argument, "no model of the ladder fits in " + detail::shown(limits.memory_bytes) +
-                                            " bytes at " + detail::shown(limits.bits) + " bits a weight");
+    const auto [needed, found] = detail::bytes_apart(lightest, limits.memory_bytes);
+    throw error(errc::invalid_argument, "no model of the ladder fits in " + found + " at " +
+                                            detail::shown(limits.bits) + " bits a weight; the least takes " + needed);
   }
   s.choice = s.candidates[best];
   for (std::size_t i = 0; i < s.candidates.size(); ++i) {
     candidate& c = s.candidates[i];
-    if (i != best && c.rejected.empty())
-      c.rejected = "its loss is " + detail::shown(c.loss - s.choice.loss) + " nats above the choice";
+    if (i == best || c.why != rejection::none) continue;
+    c.why = rejection::loss;
+    c.rejected = detail::shown(c.loss - s.choice.loss, 3) + " nats above the choice";
   }
   return s;
 }

@@ -364,3 +364,29 @@ TEST_CASE("Another library's solver confirms the minimum", "[law]") {
   WARN("skipped: NLopt is not installed");
 #endif
 }
+
+TEST_CASE("A fit to few rows, or worse than the mean, says so", "[law]") {
+  const auto rows = [](int count) {
+    std::vector<inputs_of<chinchilla>> x;
+    std::vector<double> y;
+    for (int i = 0; i < count; ++i) {
+      x.push_back({1e8 * std::pow(2.0, i % 4), 1e9 * std::pow(3.0, i / 4)});
+      y.push_back(predict<chinchilla>(published::hoffmann(), x.back()) * (1 + 1e-3 * (i % 3)));
+    }
+    return observations<chinchilla>(x, y);
+  };
+  const auto warned = [](const fit_result& r, const std::string& words) {
+    return std::ranges::any_of(r.warnings, [&](const std::string& w) { return w.find(words) != std::string::npos; });
+  };
+  CHECK(warned(fit<chinchilla>(rows(9)), "9 rows for 5 coefficients leave little to judge the fit by"));
+  CHECK_FALSE(warned(fit<chinchilla>(rows(10)), "leave little"));
+  // what is held needs no rows
+  fit_options held;
+  held.hold = {{"E", 1.69}};
+  CHECK_FALSE(warned(fit<chinchilla>(rows(9), held), "leave little"));
+  held.hold = {{"E", 100}};
+  const fit_result worse = fit<chinchilla>(rows(16), held);
+  CHECK(worse.r_squared < 0);
+  CHECK(warned(worse, "R^2 is -"));
+  CHECK_FALSE(warned(fit<chinchilla>(rows(16)), "R^2"));
+}

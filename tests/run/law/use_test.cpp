@@ -1,4 +1,5 @@
 // Are frontiers, gains, choices and intervals those that the laws imply?
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <numeric>
@@ -13,6 +14,8 @@
 #include <smelt/law/published.hpp>
 #include <smelt/law/selection.hpp>
 #include <smelt/law/sign_flip.hpp>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -23,6 +26,9 @@ namespace {
 
 using namespace smelt::law;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::EndsWith;
+using Catch::Matchers::Equals;
+using Catch::Matchers::StartsWith;
 
 struct sparse_runs {
   observations<sparse_compute> data;
@@ -106,6 +112,8 @@ TEST_CASE("A frontier is the minimum along its budget", "[law]") {
   }
   const frontier_point chinchilla_best = frontier(published::hoffmann(), 5.76e23);
   CHECK(6 * chinchilla_best.first * chinchilla_best.tokens == Approx(5.76e23));
+  CHECK(chinchilla_best.compute == 5.76e23);
+  CHECK(chinchilla_best.tokens_per_parameter == Approx(chinchilla_best.tokens / chinchilla_best.first));
 }
 
 TEST_CASE("The synthetic architectures: exponents, gains, and their paired intervals by cell", "[law]") {
@@ -172,6 +180,9 @@ TEST_CASE("Resamples are the same everywhere, cells stay together, failures are 
   for (std::size_t b = 0; b < 20; ++b)
     CHECK(std::accumulate(most.counts.begin() + static_cast<std::ptrdiff_t>(50 * b),
                           most.counts.begin() + static_cast<std::ptrdiff_t>(50 * (b + 1)), 0u) == 45);
+  // a part of a row is rounded: 0.15 of 10 are 2
+  const resampling part = draw_leaving_out(10, 0.15, 1, 3);
+  CHECK(std::accumulate(part.counts.begin(), part.counts.end(), 0u) == 8);
   CHECK_THROWS_WITH(draw_leaving_out(50, 0, 20, 3), ContainsSubstring("fraction"));
   CHECK_THROWS_WITH(draw_with_replacement(0, 20, 3), ContainsSubstring("found 0"));
 
@@ -189,6 +200,9 @@ TEST_CASE("Resamples are the same everywhere, cells stay together, failures are 
   const interval alpha = boot.of_coefficient(3);
   CHECK(alpha.failed == boot.failed);
   CHECK(alpha.used + alpha.failed == 100);
+  // a number that would not depend on the fit fails with it all the same
+  const std::vector<double> ones = boot.map([](const auto&) { return 1.0; });
+  CHECK(std::ranges::count_if(ones, [](double v) { return std::isnan(v); }) == boot.failed);
   CHECK_THROWS_WITH(bootstrap<chinchilla>(few, fit<chinchilla>(few), draw_with_replacement(7, 2, 1)),
                     ContainsSubstring("a unit for each of 6 rows, found 7"));
 }
@@ -236,6 +250,8 @@ TEST_CASE("Percentiles interpolate as NumPy's do", "[law]") {
   CHECK(i.high == Approx(3.7));
   CHECK(i.failed == 1);
   CHECK(i.used == 4);
+  CHECK(i.mean == Approx(2.5));
+  CHECK(i.deviation == Approx(std::sqrt(1.25)));
   CHECK_THROWS_WITH(percentile_interval(values, 1.0), ContainsSubstring("between 0 and 1"));
   CHECK_THROWS_WITH(percentile_interval(std::vector<double>{std::nan("")}), ContainsSubstring("all 1 draws failed"));
 }
@@ -304,7 +320,52 @@ TEST_CASE("The published looped law chooses the published visits, experts and si
                     ContainsSubstring("training FLOPs must be above 0, found 0"));
 }
 
+TEST_CASE("Every candidate of a plan says in short why it was not chosen", "[law]") {
+  const looped_law<bounded_map<true>> law{published::looped_moe(), 1e9};
+  const auto ladder = published_ladder();
+  selection_limits limits{.flops = 5e21, .memory_bytes = 3e9, .bits = 4, .least_gain = published::looped_moe_error};
+  const double experts[] = {1, 8, 16, 64};
+  const selection s = select(law, ladder, experts, 8, limits);
+  const auto of = [&](const std::string& name, double e, std::int64_t visits) {
+    for (const candidate& c : s.candidates)
+      if (c.name == name && c.experts == e && c.visits == visits) return c;
+    throw std::runtime_error("no such candidate");
+  };
+  CHECK(s.choice.why == rejection::none);
+  CHECK(of("0.3B", 1, 3).why == rejection::loss);
+  CHECK(of("0.3B", 1, 3).rejected == "0.437 nats above the choice");
+  CHECK(of("1.0B", 8, 1).why == rejection::another_visit);
+  CHECK(of("1.0B", 8, 1).rejected == "one more visit gains 0.0051 nats");
+  CHECK(of("1.0B", 8, 3).why == rejection::least_gain);
+  CHECK_THAT(of("1.0B", 8, 3).rejected, StartsWith("visit 3 costs 0.0") && EndsWith(" nats"));
+  CHECK(of("0.3B", 64, 1).why == rejection::memory);
+  CHECK(of("0.3B", 64, 1).rejected == "weights take 4.55GB of 3GB");
+  // a token passes what is looped once more for every visit
+  for (const candidate& c : s.candidates)
+    CHECK(c.inference_flops == 2 * (c.n_active + static_cast<double>(c.visits - 1) * c.n_loop));
+
+  // weights that just fit are taken, and those that just do not are told from the limit
+  limits.memory_bytes = of("1.0B", 8, 1).memory_bytes;
+  const std::size_t one = 2;
+  CHECK(select(law, std::span(&ladder[one], 1), experts, 1, limits).choice.experts == 8);
+  CHECK(best_experts(law, ladder[one], 2, experts, limits) == 8);
+  limits.memory_bytes -= 1;
+  CHECK(best_experts(law, ladder[one], 2, experts, limits) == 1);
+  CHECK(select(law, std::span(&ladder[one], 1), experts, 1, limits).candidates[1].rejected ==
+        "weights take 2.57949696GB of 2.579496959GB");
+  limits.memory_bytes = 1e6;
+  CHECK_THROWS_WITH(select(law, ladder, experts, 1, limits),
+                    Equals("no model of the ladder fits in 1MB at 4 bits a weight; the least takes 86.5MB"));
+
+  // of two that are alike the first is taken
+  const std::vector<rung> twins{{"first", 768, 20}, {"second", 768, 20}};
+  limits.memory_bytes = 3e9;
+  CHECK(select(law, twins, experts, 2, limits).choice.name == "first");
+}
+
 TEST_CASE("A step is taken when it gains enough, and none is skipped", "[law]") {
+  const double halves[] = {2.0, 1.5, 1.0};
+  CHECK(steps_worth_taking(halves, 0.5) == 2);  // just enough is enough
   const double losses[] = {2.0, 1.9, 1.895, 1.8, 1.85};
   CHECK(steps_worth_taking(losses, 0.01) == 1);
   CHECK(steps_worth_taking(losses, 0.004) == 3);
@@ -369,6 +430,16 @@ TEST_CASE("Sign flips: every pattern of few differences, random ones of many", "
   CHECK(exact.flips == 32);
   CHECK(exact.p_two_sided == 2.0 / 32);
   CHECK(exact.p_greater == 1.0 / 32);
+  const std::vector<double> twenty(20, 1.0);
+  CHECK(sign_flip_test(twenty).exact);
+  CHECK(sign_flip_test(twenty).p_greater == 1.0 / (1 << 20));
+  // the observed signs count among those that are drawn
+  const std::vector<double> more(21, 1.0);
+  CHECK(sign_flip_test(more, 9).flips == 10);
+  CHECK(sign_flip_test(more, 9).p_greater == 0.1);
+  // sums that rounding alone tells apart are equal: 0.1 + 0.2 - 0.3 is 0 with either sign
+  const double rounded[] = {0.1, 0.2, -0.3, 0.05};
+  CHECK(sign_flip_test(rounded).p_greater == 8.0 / 16);
   const double balanced[] = {1, -1, 1, -1};
   CHECK(sign_flip_test(balanced).p_two_sided == 1);
   std::vector<double> many;
@@ -384,6 +455,10 @@ TEST_CASE("Sign flips: every pattern of few differences, random ones of many", "
   }
   CHECK(drawn.p_greater == Approx(0.5 * std::erfc(sum / std::sqrt(2 * squares))).margin(0.01));
   CHECK(drawn.p_two_sided == sign_flip_test(many, 20'000, 5).p_two_sided);
+  // signs are tossed for each difference on its own: two, far apart, agree half of the time
+  std::vector<double> two(64, 0.0);
+  two[3] = two[35] = 1;
+  CHECK(sign_flip_test(two, 20'000, 5).p_two_sided == Approx(0.5).margin(0.02));
   CHECK_THROWS_WITH(sign_flip_test({}), ContainsSubstring("at least 1 difference"));
 }
 
@@ -391,6 +466,8 @@ TEST_CASE("Means by loss quartile and the tilt between ends", "[law]") {
   const double loss[] = {3, 1, 2, 4, 8, 7, 6, 5};
   const auto group = quantile_groups(loss, 4);
   CHECK(group == std::vector<std::size_t>{1, 0, 0, 1, 3, 3, 2, 2});
+  const double alike[] = {1, 1, 1, 1};
+  CHECK(quantile_groups(alike, 2) == std::vector<std::size_t>{0, 0, 1, 1});  // ties go by place
   const double gain[] = {0.2, 0.1, 0.1, 0.2, 0.5, 0.3, 0.3, 0.3};
   const auto means = mean_by_group(gain, group);
   CHECK(means[3] == Approx(0.4));

@@ -146,6 +146,66 @@ TEST_CASE("A table of runs gives fits with intervals, and gains from them", "[to
   check_refused({"plan", "--flops", "1e21", "--law", out + "/fit.json"}, "a fit of looped-moe, found smelt");
 }
 
+TEST_CASE("A fit that was changed by hand is refused by name", "[tools]") {
+  const smelt_test::temporary_folder folder;
+  const std::string out = (folder.path() / "fits").string();
+  const json whole = json_of({"fit", sparse, "--group", "arch", "--bootstrap", "rows:40", "--out", out});
+  const auto refuse = [&](const std::string& pointer, const json& value, const std::string& words) {
+    CAPTURE(pointer);
+    json changed = whole;
+    const json::json_pointer at(pointer);
+    if (value.is_discarded()) {
+      json& parent = changed.at(at.parent_pointer());
+      if (parent.is_array()) {
+        parent.erase(std::stoul(at.back()));
+      } else {
+        parent.erase(at.back());
+      }
+    } else {
+      changed[at] = value;
+    }
+    const std::string path = file_with(folder, "changed.json", changed.dump());
+    check_refused({"gain", path, "--base", "baseline", "--target", "smelt", "--compute", "1e20"}, words);
+    check_refused({"law", "frontier", path}, words);
+  };
+  const json gone = json::parse("", nullptr, false);
+  const std::string group = "/groups/smelt/";
+  refuse("/groups", json::object(), "no groups");
+  refuse(group + "coefficients/0/value", 3, "the value of A, 3, must be 20256.5 as its \"fitted\" says");
+  refuse(group + "coefficients/0/name", "K", "coefficient 1 of smelt must be A, found K");
+  refuse(group + "coefficients/5", gone, "smelt has 6 coefficients, found 5");
+  refuse(group + "coefficients/0/fitted", "9", "group smelt: type must be number, but is string");
+  refuse(group + "compute_window", gone, "group smelt: key 'compute_window' not found");
+  refuse(group + "compute_window", json{0, 1e20}, "compute_window must be above 0, found 0");
+  refuse(group + "compute_window", json{1e20, 1e19}, "its least and its most, found [1e+20,1e+19]");
+  refuse(group + "ranges/S", gone, "key 'S' not found");
+  refuse(group + "rmse", -1, "rmse must be at least 0, found -1");
+  refuse(group + "bootstrap/fitted/0", json{1, 2}, "a resample has 2 coefficients, needed are 6");
+
+  // a sparsity is asked for where the file has none
+  json changed = whole;
+  for (auto& g : changed["groups"]) g.erase("frontier");
+  const std::string without = file_with(folder, "without.json", changed.dump());
+  check_refused({"law", "frontier", without}, "say it with --sparsity");
+  CHECK(run({"law", "frontier", without, "--sparsity", "0.9"}).exit == 0);
+  check_refused({"law", "frontier", without, "--sparsity", "nan"}, "must be at least 0 and below 1, found nan");
+  check_refused({"law", "frontier", without, "--sparsity", "1"}, "must be at least 0 and below 1, found 1");
+
+  // what would be left unused is refused
+  for (const std::vector<std::string>& unused :
+       {std::vector<std::string>{"--runs", sparse}, {"--amplitude"}, {"--bootstrap", "rows:10"}}) {
+    std::vector<std::string> ask{"gain",     out + "/fit.json", "--base",    "baseline",
+                                 "--target", "smelt",           "--compute", "1e20"};
+    ask.insert(ask.end(), unused.begin(), unused.end());
+    check_refused(ask, unused.front() + " goes with --by COLUMN");
+  }
+  const std::string far =
+      run({"gain", out + "/fit.json", "--base", "baseline", "--target", "smelt", "--compute", "1e-300"}).out;
+  CHECK_THAT(far, ContainsSubstring("e+") && ContainsSubstring("extrapolated"));
+  for (std::size_t begin = 0; begin < far.size(); begin = far.find('\n', begin) + 1)
+    CHECK(far.find('\n', begin) - begin < 160);
+}
+
 TEST_CASE("Cells are found by the inputs where no column names them", "[tools]") {
   const smelt_test::temporary_folder folder;
   std::string text = smelt_test::text_of(sparse);
@@ -274,6 +334,33 @@ TEST_CASE("A fit is the same for rows in any order, other line ends, quotes and 
   }
 }
 
+TEST_CASE("Lines may end in carriage returns alone", "[tools]") {
+  const smelt_test::temporary_folder folder;
+  const std::string text = smelt_test::text_of(sparse);
+  std::string other = text;
+  std::ranges::replace(other, '\n', '\r');
+  const json a = json_of({"fit", sparse, "--group", "arch"});
+  const json b = json_of({"fit", file_with(folder, "old.csv", other), "--group", "arch"});
+  CHECK(a["groups"] == b["groups"]);
+  // a return within a line parts cells, and never joins 3 and 4 to 34
+  check_refused({"fit", file_with(folder, "odd.csv", "F,S,D,loss\n1e9,0.9,1e10,3\r4\n")},
+                "line 3 must have 4 cells, found 1");
+}
+
+TEST_CASE("A fit warns of what makes it worth little", "[tools]") {
+  const auto warned = [](const json& document, const std::string& words) {
+    const auto& list = document["groups"].front()["warnings"];
+    return std::any_of(list.begin(), list.end(),
+                       [&](const json& w) { return w.get<std::string>().find(words) != std::string::npos; });
+  };
+  const std::vector<std::string> ask{"fit", sparse, "--group", "arch"};
+  CHECK(warned(json_of(ask, {"--bootstrap", "rows:39"}), "39 resamples are too few for intervals that hold 95 %"));
+  CHECK_FALSE(warned(json_of(ask, {"--bootstrap", "rows:40"}), "too few"));
+  CHECK_FALSE(warned(json_of(ask, {"--bootstrap", "rows:20", "--level", "0.9"}), "too few"));
+  CHECK(warned(json_of(ask, {"--hold", "E=1e3"}), "R^2 is -"));
+  CHECK_FALSE(warned(json_of(ask), "R^2"));
+}
+
 TEST_CASE("Columns go by usual names and formulas, and rows that are left out are counted", "[tools]") {
   const smelt_test::temporary_folder folder;
   std::string text = "Model Size,Training FLOP,val_loss,split\n";
@@ -305,6 +392,8 @@ TEST_CASE("Columns go by usual names and formulas, and rows that are left out ar
   CHECK_THAT(billions.err, ContainsSubstring("if the columns are in billions"));
   check_refused({"fit", path, "--form", "chinchilla", "--column", "N=\"Model Size\"*"}, "the trouble is at ");
   check_refused({"fit", path, "--form", "chinchilla", "--column", "M=val_loss"}, "has no input 'M'");
+  check_refused({"fit", path, "--form", "chinchilla", "--column", "N=1e9", "--column", "N=2e9"},
+                "--column N is given twice, '1e9' and '2e9'");
 }
 
 TEST_CASE("Gains by category and by length keep the law and refit E", "[tools]") {
@@ -415,11 +504,18 @@ TEST_CASE("A plan under compute and memory is the published one", "[tools]") {
   CHECK(small["best_visits"][0]["visits"] == 5);
   CHECK_THAT(run({"plan", "--flops", "5e21"}).out,
              ContainsSubstring("Visits worth taking") && ContainsSubstring("chosen"));
-  check_refused({"plan", "--flops", "5e21", "--memory", "1MB"}, "no model of the ladder fits");
+  const std::string table = run({"plan", "--flops", "5e21", "--memory", "3GB", "--bits", "4"}).out;
+  CHECK_THAT(table, ContainsSubstring("0.437 nats above the choice\n") &&
+                        ContainsSubstring("weights take 4.55GB of 3GB\n") &&
+                        ContainsSubstring("must gain 0.0037 nats, the law's error\n"));
+  CHECK_THAT(run({"plan", "--flops", "5e21", "--least-gain", "0.01"}).out, ContainsSubstring("must gain 0.01 nats\n"));
+  check_refused({"plan", "--flops", "5e21", "--memory", "1MB"},
+                "fits in 1MB at 16 bits a weight; the least takes 346MB");
+  check_refused({"plan", "--flops", "5e21", "--memory", ""}, "--memory must be a size");  // not: no limit
   check_refused({"plan", "--flops", "5e21", "--memory", "3 apples"}, "found '3 apples'");
   check_refused({"plan", "--flops", "nan"}, "training FLOPs must be above 0, found nan");
   check_refused({"plan", "--flops", "1e21", "--bits", "0"}, "bits a weight");
-  check_refused({"plan", "--flops", "1e21", "--experts", "0"}, "--experts must be numbers from 1, found 0");
+  check_refused({"plan", "--flops", "1e21", "--experts", "0"}, "--experts must be numbers from 1 to 1000000, found 0");
   check_refused({"plan", "--flops", "1e21", "--law", "chinchilla"}, "--law must be looped-moe");
   check_refused({"plan", "--flops", "1e21", "--ladder", "smal"}, "\"smal\"");
 }
@@ -462,6 +558,7 @@ TEST_CASE("A fit refuses tables and options by name", "[tools]") {
   check_refused({"fit", sparse, "--level", "1"}, "--level must lie between 0 and 1");
   check_refused({"fit", sparse, "--loss", "abs"}, "huber, lad or squares, found 'abs'");
   check_refused({"fit", sparse, "--sparsity", "1"}, "--sparsity must be");
+  check_refused({"fit", sparse, "--form", "test-time-depth", "--sparsity", ".5"}, "test-time-depth has none");
   check_refused({"fit", sparse + ".none"}, "cannot open the table of runs");
   check_refused({"fit", SMELT_SOURCE_DIR}, "found the folder");
 
@@ -475,6 +572,7 @@ TEST_CASE("A fit refuses tables and options by name", "[tools]") {
   check_refused({"fit", with("F,S,D,loss,loss\n1e9,0.9,1e10,3,3\n")}, "two columns 'loss'");
   check_refused({"fit", with("F,S,D,loss\n1e9,0.9,\"1e10,3\n")}, "never closed");
   check_refused({"fit", with("F,S,D,loss\n1e9,0.9,1e10,3\n1e9,0.9,,3\n")}, "line 3: D must be above 0, found ''");
+  check_refused({"fit", with("F,S,D,loss\n1e9,0.9,inf,3\n")}, "D must be finite and above 0, found 'inf'");
   check_refused({"fit", with("F,S,D,loss\n1e9,0.9,0,3\n")}, "line 2: D must be above 0, found 0");
   check_refused({"fit", with("F,S,D,loss\n1e9,1.5,1,3\n")}, "line 2: S must be at least 0 and below 1, found 1.5");
   check_refused({"fit", with("F,S,D,loss\n1e9,0.5,x,3\n")}, "line 2: column 'D' must be a number, found 'x'");

@@ -80,6 +80,11 @@ TEST_CASE("numbers are written for people", "[tools][number]") {
   CHECK(compact(1'234'567) == "1.23M");
   CHECK(compact(12'345'678) == "12.3M");
   CHECK(compact(2e15) == "2P");
+  CHECK(compact(9.632e-10) == "9.63e-10");
+  CHECK(compact(-0.0012) == "-0.0012");
+  CHECK(compact(0.01) == "0.01");
+  CHECK(compact(2e26) == "200Y");
+  CHECK(compact(2e300) == "2e+300");
   CHECK(compact(-1'500) == "-1.5k");
   CHECK(compact(std::nan("")) == "n/a");
   CHECK(fixed(1.0 / 0.0, 2) == "n/a");
