@@ -114,6 +114,18 @@ TEST_CASE("a trained run has a log, checkpoints and losses that eval finds again
   CHECK(json::parse(other.out)["split"] == "all");
   CHECK(json::parse(other.out)["step"] == 50);
   CHECK_THAT(run_tool({"eval", here.in("run"), "--data", here.data()}).out, ContainsSubstring("validation split"));
+
+  // So is a text of so few documents that none of them would validate.
+  std::ofstream(here.path() / "few.jsonl") << R"({"text": ")" << std::string(300, 'a') << "\"}\n"
+                                           << R"({"text": ")" << std::string(300, 'b') << "\"}\n";
+  const outcome few = run_tool({"eval", here.in("run"), "--data", here.in("few.jsonl"), "--json"});
+  INFO(few.err);
+  REQUIRE(few.exit == 0);
+  CHECK(json::parse(few.out)["split"] == "all");
+  std::ofstream(here.path() / "none.jsonl") << R"({"text": ""})" << "\n";
+  const outcome none = run_tool({"eval", here.in("run"), "--data", here.in("none.jsonl")});
+  CHECK(none.exit == 2);
+  CHECK_THAT(none.err, ContainsSubstring("no text"));
 }
 
 TEST_CASE("a run stopped by Ctrl-C and resumed is the run that never stopped", "[tools][train]") {
