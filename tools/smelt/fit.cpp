@@ -193,6 +193,29 @@ void write_plots(const std::filesystem::path& out, const fitted_law& f, const st
   write_file(out / ("residuals" + suffix + ".svg"), to_svg(residuals_plot(f)));
 }
 
+/// The folder of a fit, made before the work so that one that cannot be made is found before it. If it was made here
+/// and the work leaves nothing in it, it goes again.
+class output_folder {
+ public:
+  explicit output_folder(const std::filesystem::path& path) : path_(path) {
+    std::error_code failure;
+    made_ = std::filesystem::create_directories(path, failure);
+    if (failure || !std::filesystem::is_directory(path))
+      throw error(errc::io,
+                  "cannot make the folder '" + path.string() + "'" + (failure ? ": " + failure.message() : ""));
+  }
+  output_folder(const output_folder&) = delete;
+  output_folder& operator=(const output_folder&) = delete;
+  ~output_folder() {
+    std::error_code failure;  // a folder that holds something stays
+    if (made_) std::filesystem::remove(path_, failure);
+  }
+
+ private:
+  std::filesystem::path path_;
+  bool made_ = false;
+};
+
 int run_fit(const common_options& common, fit_command_options o) {
   const interrupt_guard interrupt;
   const law::fit_options options = fit_options_of(common, o);
@@ -220,13 +243,8 @@ int run_fit(const common_options& common, fit_command_options o) {
     }
   }
   const std::filesystem::path out = o.out;
-  if (!o.out.empty()) {
-    // a folder that cannot be made is found before the work, not behind it
-    std::error_code failure;
-    std::filesystem::create_directories(out, failure);
-    if (failure || !std::filesystem::is_directory(out))
-      throw error(errc::io, "cannot make the folder '" + o.out + "'" + (failure ? ": " + failure.message() : ""));
-  }
+  std::optional<output_folder> folder;
+  if (!o.out.empty()) folder.emplace(out);
 
   std::vector<fitted_law> fits;
   for (const law_description& law : laws) {

@@ -580,7 +580,12 @@ TEST_CASE("A fit refuses tables and options by name", "[tools]") {
   // a folder that cannot be made is said before the work, and nothing is left behind
   check_refused({"fit", sparse, "--out", with("a file") + "/fits"}, "cannot make the folder");
   check_refused({"fit", sparse, "--out", with("a file")}, "cannot make the folder");
+  check_refused({"fit", sparse, "--form", "chinchilla", "--out", (folder.path() / "maps").string()}, "no column 'N'");
   CHECK(smelt_test::names_in(folder.path()) == std::vector<std::string>{"runs.csv"});
+  const std::string own = (folder.path() / "own").string();  // a folder of the caller's stays
+  std::filesystem::create_directory(own);
+  check_refused({"fit", sparse, "--form", "chinchilla", "--out", own}, "no column 'N'");
+  CHECK(std::filesystem::exists(own));
 
   const auto fit = [&](const std::string& text) { return file_with(folder, "fit.json", text); };
   for (const std::string text : {"", "{}", "[1]", R"({"format":"smelt-fit-1","form":"smelt"})",
@@ -599,7 +604,7 @@ TEST_CASE("Ctrl-C ends a long bootstrap without a trace of files", "[tools]") {
   const outcome stopped = tool.wait();
   CHECK(stopped.exit == 130);
   CHECK_THAT(stopped.err, ContainsSubstring("nothing was written"));
-  CHECK(smelt_test::names_in(out).empty());
+  CHECK_FALSE(std::filesystem::exists(out));
 }
 
 TEST_CASE("Public tables are fitted in one command each", "[tools][full]") {
