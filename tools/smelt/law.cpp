@@ -111,10 +111,12 @@ void add_law(CLI::App& app, const common_options& common, action& chosen) {
   CLI::App* command = app.add_subcommand("law", "Scaling laws: list, show, frontiers, downstream scores, paired tests");
   command->require_subcommand(1);
   CLI::App* list = command->add_subcommand("list", "Every law, its inputs and coefficients");
+  list->footer("Examples:\n  smelt law list\n  smelt law list --json");
   list->callback([&] { chosen = [&] { return list_laws(common); }; });
   CLI::App* show = command->add_subcommand("show", "One law's equation, inputs and fitted coefficients");
   const auto name = std::make_shared<std::string>();
   show->add_option("NAME", *name, "As smelt law list has it")->required()->type_name("");
+  show->footer("Examples:\n  smelt law show chinchilla\n  smelt law show looped-moe:power --json");
   show->callback([&, name] { chosen = [&, name] { return show_law(common, *name); }; });
 
   CLI::App* frontier = command->add_subcommand("frontier", "F* or N*, D*, L* and tokens a parameter at budgets");
@@ -128,7 +130,7 @@ void add_law(CLI::App& app, const common_options& common, action& chosen) {
   frontier->add_option("--sparsity", f->sparsity, "The sparsity S (default: the fit's, the middle of its runs)")
       ->type_name("X");
   frontier->add_option("--level", f->level, "What intervals hold (default: 0.95)")->type_name("X");
-  frontier->footer("Example:\n  smelt law frontier fits/fit.json --sparsity 0.95 --compute 1e20,1e21");
+  frontier->footer("Examples:\n  smelt law frontier fits/fit.json --sparsity 0.95 --compute 1e20,1e21");
   frontier->callback([&, f] { chosen = [&, f] { return print_frontier(common, *f); }; });
 
   add_law_scores(*command, common, chosen);

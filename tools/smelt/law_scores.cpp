@@ -258,7 +258,7 @@ void add_law_scores(CLI::App& law, const common_options& common, action& chosen)
       ->allow_extra_args(false);
   downstream->add_option("--out", d->out, "A folder for downstream.json and downstream.svg")->type_name("DIR");
   downstream->footer(
-      "Example:\n  smelt law downstream scores.csv --base baseline --metric task --lower-is-better perplexity");
+      "Examples:\n  smelt law downstream scores.csv --base baseline --metric task --lower-is-better perplexity");
   downstream->callback([&, d] { chosen = [&, d] { return print_downstream(common, *d); }; });
 
   CLI::App* paired = law.add_subcommand("paired", "Could paired differences of losses be chance? By sign flips");
@@ -275,7 +275,7 @@ void add_law_scores(CLI::App& law, const common_options& common, action& chosen)
       ->type_name("TEST")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);
-  paired->footer("Example:\n  smelt law paired losses.csv --base baseline --target smelt --quantiles 4");
+  paired->footer("Examples:\n  smelt law paired losses.csv --base baseline --target smelt --quantiles 4");
   paired->callback([&, p] { chosen = [&, p] { return print_paired(common, *p); }; });
 }
 

@@ -40,6 +40,26 @@ std::string quoted(int argc, char** argv) {
   return line;
 }
 
+/// Says below every command that the program's options go with it: CLI11 lists them for the program alone.
+void name_common_options(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands({})) {
+    command->footer("--json, --threads N and --seed N go with every command (see smelt --help).\n\n" +
+                    command->get_footer());
+    name_common_options(*command);
+  }
+}
+
+/// The command whose help tells what was asked for wrongly.
+std::string help_of(const CLI::App& app) {
+  const CLI::App* at = &app;
+  std::string words = "smelt";
+  while (!at->get_subcommands().empty()) {
+    at = at->get_subcommands().front();
+    words += " " + at->get_name();
+  }
+  return "(see " + words + " --help)";
+}
+
 int fail(const std::string& message, int code = smelt::tool::exit_wrong_input) {
   std::cerr << "smelt: error: " << one_line(message) << "\n";
   return code;
@@ -89,6 +109,7 @@ int main(int argc, char** argv) {
   add_gain(app, common, chosen);
   add_plan(app, common, chosen);
   add_law(app, common, chosen);
+  name_common_options(app);
 
   try {
     app.parse(argc, argv);
@@ -102,7 +123,7 @@ int main(int argc, char** argv) {
       return fail("there is no command \"" + std::string(argv[1]) + "\"; did you mean \"" +
                   smelt::nearest_names(argv[1], commands, 1).front() + "\"? (see smelt --help)");
     }
-    return fail(std::string(e.what()) + " (see smelt --help)");
+    return fail(std::string(e.what()) + " " + help_of(app));
   } catch (const smelt::error& e) {
     // Numbers that stop being finite are no fault of the input: a run that diverges is a check that does not hold.
     return fail(e.what(), e.code() == smelt::errc::not_finite ? exit_check_failed : exit_wrong_input);

@@ -58,6 +58,7 @@ int probe(const common_options& common, const probe_arguments& a) {
 void add_probe(CLI::App& app, const common_options& common, action& chosen) {
   CLI::App* command = app.add_subcommand("probe", "Look for what a model must not do");
   command->require_subcommand(1);
+  command->footer("Examples:\n  smelt probe causality nano-smelt\n  smelt probe causality model.json --json");
   CLI::App* causality = command->add_subcommand("causality", "Whether what follows a token changes what it sees");
   const auto a = std::make_shared<probe_arguments>();
   causality->add_option("SPEC", a->spec, "A preset's name or a JSON file")->required()->type_name("");

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -418,11 +419,20 @@ TEST_CASE("a figure that does not fit in 64 bits is an error", "[tools][budget]"
 }
 
 TEST_CASE("help has examples and succeeds; output that cannot be written does not", "[tools]") {
-  for (const std::string command : {"specs", "budget", "match", "train", "eval", "compare"}) {
-    const outcome help = run_tool({command, "--help"});
+  for (const std::string command :
+       {"specs", "budget", "match", "train", "eval", "compare", "probe", "probe causality", "info", "bench", "fit",
+        "gain", "plan", "law", "law list", "law show", "law frontier", "law downstream", "law paired"}) {
+    INFO(command);
+    std::istringstream words(command + " --help");
+    const outcome help = run_tool({std::istream_iterator<std::string>(words), {}});
     CHECK(help.exit == 0);
     CHECK_THAT(help.out, ContainsSubstring("Examples:\n  smelt " + command));
+    CHECK_THAT(help.out, ContainsSubstring("--json, --threads N and --seed N"));
   }
+  // A mistake is answered with the command whose help has the answer.
+  CHECK_THAT(run_tool({"train", "nano"}).err, ContainsSubstring("(see smelt train --help)"));
+  CHECK_THAT(run_tool({"law"}).err, ContainsSubstring("(see smelt law --help)"));
+  CHECK_THAT(run_tool({"law", "paired"}).err, ContainsSubstring("(see smelt law paired --help)"));
   CHECK(run_tool({"--help"}).exit == 0);
   CHECK_THAT(run_tool({"--version"}).out, ContainsSubstring("smelt "));
   for (const std::string command :
