@@ -631,13 +631,17 @@ struct match_report {
   return report;
 }
 
-/// As match_tensors, but throws errc::mismatch with all problems, one a line; returns the notes.
+/// As match_tensors, but throws errc::mismatch with the first 20 problems, one a line, and the number of the others:
+/// the file of another model differs in every tensor. Returns the notes.
 inline std::vector<std::string> require_tensors(std::span<const expected_tensor> expected, const file& from) {
   auto report = match_tensors(expected, from);
   if (report.problems.empty()) return std::move(report.notes);
   std::string text = from.path().string() + " does not fit the model (" + std::to_string(from.entries().size()) +
                      " tensors in the file, " + std::to_string(expected.size()) + " in the model):";
-  for (const auto& problem : report.problems) text += "\n  " + problem;
+  constexpr std::size_t most = 20;
+  const std::size_t named = (std::min)(report.problems.size(), most);
+  for (std::size_t i = 0; i < named; ++i) text += "\n  " + report.problems[i];
+  if (named < report.problems.size()) text += "\n  and " + std::to_string(report.problems.size() - named) + " more";
   throw error(errc::mismatch, text);
 }
 

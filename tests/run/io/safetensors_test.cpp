@@ -437,6 +437,13 @@ TEST_CASE("all differences between a model and a file are listed at once", "[io]
       {"experts.0.gate", {8, 4}}, {"experts.1.gate", {4, 8}}, {"norm", {4}}, {"rotary.inv_freq", {2}}};
   CHECK(st::require_tensors(fitting, st::file(path)).empty());
 
+  // Of another model's file the first differences are enough to see which it is.
+  std::vector<st::expected_tensor> others;
+  for (int i = 0; i < 30; ++i) others.push_back({"others." + std::to_string(i), {1}});
+  CHECK_THROWS_WITH(st::require_tensors(others, st::file(path)),
+                    Catch::Matchers::ContainsSubstring("missing tensor 'others.19' [1]\n  and 14 more") &&
+                        !Catch::Matchers::ContainsSubstring("others.20"));
+
   smelt::write_file(path, crafted(one("U8", "[4]", "[0,4]"), 4));
   const std::vector<st::expected_tensor> w{{"w", {4}}};
   CHECK(st::match_tensors(w, st::file(path)).problems ==
