@@ -1,6 +1,7 @@
 // An engine that only includes headers: it plans its memory at compile time and scores a text with the CPU kernels.
 //
-//   engine TEXT [CHECKPOINT]    CHECKPOINT is a folder that `smelt train engine.json` saved, step-XXXXXXXX
+//   engine TEXT [CHECKPOINT]    CHECKPOINT is a folder step-XXXXXXXX that `smelt train engine.json` saved, where
+//                               engine.json is `served` as JSON: the same names, in the way of docs/specs.md
 #include <cmath>
 #include <cstdio>
 #include <exception>
