@@ -1,6 +1,6 @@
 // All of smelt for a host compiler: specs, budgets, the CPU backend, models, their files, training, inference and
 // probes. Never CUDA. The plain-loop backend is left out: it is what the others are tested against
-// (kernels/reference/backend.hpp).
+// (kernels/reference/backend.hpp). So are scaling laws, which know nothing of models (law/fit.hpp).
 #pragma once
 
 #include <smelt/budget/ablations.hpp>
