@@ -194,7 +194,8 @@ namespace detail {
   if (!(s.loop.count >= 0 || s.loop.count == loop_spec::half)) return {rule::loop_count, s.loop.count, 0};
   if (!(s.loop.first >= 0 || s.loop.first == loop_spec::middle)) return {rule::loop_first, s.loop.first, 0};
   if (!(span_of(s).first >= 0 && span_of(s).count <= s.layers - span_of(s).first))
-    return {rule::loop_span, static_cast<long long>(span_of(s).first) + span_of(s).count, s.layers};
+    return {rule::loop_span, static_cast<long long>(span_of(s).first > 0 ? span_of(s).first : 0) + span_of(s).count,
+            s.layers};
   if (!(!looped || s.loop.visits.count >= 1)) return {rule::loop_visits, s.loop.visits.count, 1};
   if (!(s.loop.visits.count >= 0 && s.loop.visits.count <= max_visits))
     return {rule::loop_visits_limit, s.loop.visits.count, max_visits};

@@ -383,6 +383,7 @@ TEST_CASE("wrong input is refused in one line that names it", "[tools]") {
   CHECK_THAT(refusal({"match", "nano", "--loop", "middle"}), ContainsSubstring("no colon"));
   CHECK_THAT(refusal({"match", "nano", "--loop", "middle:2,"}), ContainsSubstring("no word of a plan"));
   CHECK_THAT(refusal({"match", "nano", "--loop", "3+2:2"}), ContainsSubstring("[smelt-S024]"));
+  CHECK_THAT(refusal({"match", "nano", "--loop", "middle+9:2"}), ContainsSubstring("(found 9, limit 4)"));
   CHECK_THAT(refusal({"match", "nano", "--loop", "middle:2", "--vary", "depth"}), ContainsSubstring("\"depth\""));
   CHECK_THAT(refusal({"match", "nano", "--loop", "middle:2", "--header", "2x"}), ContainsSubstring("\"2x\""));
   CHECK_THAT(refusal({"match", "nano", "--loop", "middle:2", "--header", "x", "--json"}), ContainsSubstring("choose"));
