@@ -166,7 +166,8 @@ template <class Law>
 }
 
 /// The joint choice of model, experts and visits: for each model and number of experts that fits in memory R* by the
-/// rule of best_visits, then the least loss. Ties go to the smaller model. Throws invalid_argument when nothing fits.
+/// rule of best_visits, then the least loss. Ties go to the smaller model. Throws invalid_argument when nothing fits,
+/// and when the FLOPs of the choice are less than those of one token.
 template <class Law>
 [[nodiscard]] selection select(const Law& law, std::span<const rung> ladder, std::span<const double> experts,
                                std::int64_t most_visits, const selection_limits& limits) {
@@ -219,6 +220,11 @@ template <class Law>
                                             detail::shown(limits.bits) + " bits a weight; the least takes " + needed);
   }
   s.choice = s.candidates[best];
+  if (s.choice.tokens < 1) {
+    throw error(errc::invalid_argument, "training FLOPs must be at least those of 1 token of " + s.choice.name + ", " +
+                                            detail::shown(limits.flops / s.choice.tokens, 3) + ", found " +
+                                            detail::shown(limits.flops, 3));
+  }
   for (std::size_t i = 0; i < s.candidates.size(); ++i) {
     candidate& c = s.candidates[i];
     if (i == best || c.why != rejection::none) continue;

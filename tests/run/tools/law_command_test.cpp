@@ -514,6 +514,7 @@ TEST_CASE("A plan under compute and memory is the published one", "[tools]") {
   check_refused({"plan", "--flops", "5e21", "--memory", ""}, "--memory must be a size");  // not: no limit
   check_refused({"plan", "--flops", "5e21", "--memory", "3 apples"}, "found '3 apples'");
   check_refused({"plan", "--flops", "nan"}, "training FLOPs must be above 0, found nan");
+  check_refused({"plan", "--flops", "1e3"}, "training FLOPs must be at least those of 1 token of 0.3B, ");
   check_refused({"plan", "--flops", "1e21", "--bits", "0"}, "bits a weight");
   check_refused({"plan", "--flops", "1e21", "--experts", "0"}, "--experts must be numbers from 1 to 1000000, found 0");
   check_refused({"plan", "--flops", "1e21", "--law", "chinchilla"}, "--law must be looped-moe");
