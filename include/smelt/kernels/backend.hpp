@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <smelt/core/view.hpp>
 #include <smelt/kernels/attention_input.hpp>
 #include <smelt/kernels/grouping.hpp>
@@ -162,5 +163,15 @@ concept Backend =
       // one update of the elements in the ranges, which ascend; their gradients are 0 afterwards
       b.adamw(adamw_step{}, ranges, s, s, s, s);  // (numbers, ranges, gradient, weight, first moment, second moment)
     };
+
+/// Holds the weights of a backend for passes that use them `repeatedly`, which then share packed copies. Weights that
+/// are used once are better packed into scratch memory, which stays in the caches: kept copies of all go to memory and
+/// back.
+template <Backend B>
+[[nodiscard]] auto hold_weights_if(bool repeatedly, B& backend) {
+  std::optional<decltype(backend.hold_weights())> hold;
+  if (repeatedly) hold.emplace(backend.hold_weights());
+  return hold;
+}
 
 }  // namespace smelt

@@ -87,7 +87,7 @@ class language_model {
   /// position behind its token; then nothing has changed.
   forward_result forward(const weight_buffer<scalar>& w, const token_batch& batch) {
     check(batch);
-    const auto hold = backend_.hold_weights();  // every visit of a layer shares its packed weights
+    const auto hold = hold_weights_if(repeats_layers(), backend_);
     has_forward_ = false;
     forward_result result = run_layers(w, batch);
     result.cross_entropy = backend_.cross_entropy(shape<shapes::head>(arch_), buffers_.normed.view(), w.head(),
@@ -105,7 +105,7 @@ class language_model {
     if (!has_forward_)
       throw error(errc::invalid_argument, "every backward pass needs a forward pass of its own before it, found none");
     check(batch);
-    const auto hold = backend_.hold_weights();
+    const auto hold = hold_weights_if(repeats_layers(), backend_);
     has_forward_ = false;
     backend_.cross_entropy_backward(shape<shapes::head>(arch_), buffers_.normed.view(), w.head(), batch.targets,
                                     buffers_.logsumexp, scale.cross_entropy,
@@ -119,7 +119,7 @@ class language_model {
                                       weight_buffer<scalar>& dw) {
     require_backward();
     check(batch);
-    const auto hold = backend_.hold_weights();
+    const auto hold = hold_weights_if(repeats_layers(), backend_);
     has_forward_ = false;
     forward_result result = run_layers(w, batch);
     result.cross_entropy = backend_.cross_entropy_with_gradient(
@@ -161,6 +161,11 @@ class language_model {
                                           std::int64_t length, saved_activations saved) {
     carver memory({block.data(), block.size()});
     return buffers_in(memory, s, sequences, length, saved);
+  }
+
+  /// Whether a pass runs some layer more than once, and so uses its weights again.
+  [[nodiscard]] bool repeats_layers() const noexcept {
+    return span_of(spec_of(arch_)).visits > 1 || saved_ == saved_activations::inputs;
   }
 
   void require_backward() const {

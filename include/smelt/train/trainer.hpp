@@ -174,7 +174,7 @@ class trainer final : public training {
     gradients_are_zero_ = false;
     double nats = 0;
     {
-      const auto hold = backend_.hold_weights();  // until the optimizer changes them
+      const auto hold = hold_weights_if(batches_.size() > 1, backend_);
       for (const batch& b : batches_) {
         const token_batch tokens = view(b);
         const forward_result result = model_.forward_and_backward(weights_, tokens, scale, gradients_);

@@ -41,6 +41,7 @@ struct reference {
   /// Keeps no copies: nothing to hold.
   struct weights_hold {
     weights_hold() = default;
+    weights_hold(weights_hold&&) noexcept {}
     weights_hold(const weights_hold&) = delete;
     weights_hold& operator=(const weights_hold&) = delete;
     ~weights_hold() {}  // NOLINT(modernize-use-equals-default): an object that is only held counts as used
