@@ -117,7 +117,7 @@ class bench_run {
         settings_(settings_of(a, common)),
         data_(random_text(who_.of.value, settings_.options)),
         backend_(make_backend(who_)),
-        clocked_(backend_) {
+        clocked_(backend_, a.breakdown || !a.svg.empty() ? update_time::at_once : update_time::deferred) {
     require_trainable(who_.of, data_, settings_);
     const train_options& o = settings_.options;
     const dynamic_arch arch(who_.of.value);

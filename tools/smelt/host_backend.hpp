@@ -57,7 +57,9 @@ class host_op<Op, Result (host_kernels::*)(Arguments...)> {
   X(difference)                                        \
   X(dot)                                               \
   X(norm)                                              \
-  X(adamw)
+  X(adamw)                                             \
+  X(adamw_deferred)                                    \
+  X(settle)
 
 /// The backend of the program's models.
 class host_backend {

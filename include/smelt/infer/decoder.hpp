@@ -52,6 +52,7 @@ class decoder {
         chunk_memory_(bytes_of(spec_of(arch_), chunk_)),
         single_(buffers_in(single_memory_, spec_of(arch_), 1)),
         logits_(static_cast<std::size_t>(spec_of(arch_).vocab)) {
+    backend_.settle(weights_.all());  // no op reads coefficients
     for (const executed_layer e : schedule(architecture())) {
       architectures_.emplace_back(visited_architecture(architecture(), e.plan), architecture());
       runs_.push_back({.step = e,

@@ -162,6 +162,11 @@ concept Backend =
       { b.norm(cs) } -> std::same_as<double>;
       // one update of the elements in the ranges, which ascend; their gradients are 0 afterwards
       b.adamw(adamw_step{}, ranges, s, s, s, s);  // (numbers, ranges, gradient, weight, first moment, second moment)
+      // The same, of which a backend may leave any part for later. Every op finds the arrays that it is given as if
+      // all had been done; who reads or writes them in another way, or frees them or the ranges, settles them first.
+      b.adamw_deferred(adamw_step{}, ranges, s, s, s, s);
+      // what was left of the updates of this array, and of the arrays that move with it, is done now
+      b.settle(cs);
     };
 
 /// Holds the weights of a backend for passes that use them `repeatedly`, which then share packed copies. Weights that

@@ -5,8 +5,8 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <ranges>
 #include <smelt/kernels/backend.hpp>
+#include <smelt/kernels/op_arrays.hpp>
 #include <smelt/kernels/shapes.hpp>
 #include <span>
 #include <string_view>
@@ -31,13 +31,6 @@ namespace detail {
 struct op_extent {
   std::int64_t rows = 0;                ///< of the first matrix
   std::span<const std::int32_t> first;  ///< the first list of indices
-};
-
-template <class T>
-concept IsMatrix = requires(const T& m) {
-  m.data;
-  m.rows;
-  m.cols;
 };
 
 template <class... Arguments>
@@ -93,24 +86,7 @@ template <class Shape, class... Arguments>
 template <class... Arguments>
 [[nodiscard]] double bytes_of(const Arguments&... arguments) {
   std::size_t bytes = 0;
-  const auto add = [&](const auto& a, const auto& self) {
-    if constexpr (requires { a.query_norm; }) {
-      for (const auto& part : {a.norm, a.query_norm, a.key_norm}) self(part, self);
-      for (const auto& part : {a.query, a.key, a.value}) self(part, self);
-    } else if constexpr (requires { a.raw_query; }) {
-      for (const auto& part : {a.inv_rms, a.query_inv_rms, a.key_inv_rms}) self(part, self);
-      for (const auto& part : {a.raw_query, a.raw_key}) self(part, self);
-    } else if constexpr (requires { a.query; }) {
-      for (const auto& part : {a.query, a.key, a.value}) self(part, self);
-    } else if constexpr (IsMatrix<decltype(a)>) {
-      bytes += static_cast<std::size_t>(a.size()) * sizeof(*a.data);
-    } else if constexpr (std::ranges::contiguous_range<decltype(a)>) {
-      bytes += std::ranges::size(a) * sizeof(*std::ranges::data(a));
-    } else if constexpr (requires { a.assignment; }) {
-      bytes += (a.offsets.size() + a.assignment.size() + a.row.size()) * sizeof(std::int32_t);
-    }
-  };
-  (add(arguments, add), ...);
+  for_each_array([&](const void*, std::size_t size) { bytes += size; }, arguments...);
   return static_cast<double>(bytes);
 }
 
@@ -126,6 +102,10 @@ template <class... Arguments>
     return inner_.op(std::forward<Arguments>(arguments)...);                                                     \
   }
 
+/// When a timed backend makes an update that it may defer: at once, so that the time of every op is its own, or when
+/// the backend inside it does, so that a step takes the time that it takes without clocks.
+enum class update_time { at_once, deferred };
+
 /// A backend whose ops are those of `B`, each clocked. Like every backend's, its ops run one at a time. A clock costs
 /// two looks at the time, about 0.1 us an op.
 template <Backend B>
@@ -134,7 +114,7 @@ class timed {
   using scalar = typename B::scalar;
 
   /// `inner` must outlive this.
-  explicit timed(B& inner) noexcept : inner_(inner) {}
+  explicit timed(B& inner, update_time updates = update_time::at_once) noexcept : inner_(inner), updates_(updates) {}
 
   /// The ops that were called, in the order of their first calls.
   [[nodiscard]] std::span<const op_time> times() const noexcept { return times_; }
@@ -145,6 +125,7 @@ class timed {
   }
 
   [[nodiscard]] decltype(auto) hold_weights() { return inner_.hold_weights(); }
+  void settle(std::span<const scalar> array) { inner_.settle(array); }
 
   SMELT_TIMED_OP(embed, 0)
   SMELT_TIMED_OP(embed_backward, 0)
@@ -193,6 +174,15 @@ class timed {
     const clock running(*this, "adamw", 0, detail::bytes_of(arguments...));
     inner_.adamw(numbers, std::forward<Arguments>(arguments)...);
   }
+  template <class... Arguments>
+    requires requires(B& b, const adamw_step& numbers, Arguments&&... a) {
+      b.adamw_deferred(numbers, std::forward<Arguments>(a)...);
+    }
+  void adamw_deferred(const adamw_step& numbers, Arguments&&... arguments) {
+    if (updates_ == update_time::at_once) return adamw(numbers, std::forward<Arguments>(arguments)...);
+    const clock running(*this, "adamw", 0, detail::bytes_of(arguments...));
+    inner_.adamw_deferred(numbers, std::forward<Arguments>(arguments)...);
+  }
 
  private:
   /// Adds the time from its construction to its destruction to an op.
@@ -220,6 +210,7 @@ class timed {
   }
 
   B& inner_;
+  update_time updates_;
   std::vector<op_time> times_;
 };
 

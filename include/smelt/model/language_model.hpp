@@ -204,6 +204,7 @@ class language_model {
 
   /// What executed layer `e` computes by.
   [[nodiscard]] layer_run<scalar> run_of(const weight_buffer<scalar>& w, const executed_layer& e) {
+    if (e.plan.learned) backend_.settle(w.vector(weight::coefficient, e.visit));  // no op reads it
     return {.step = e,
             .coefficient = coefficient_of(w, e),
             .weights = weights_of<const scalar>(w, e, buffers_.frame_of(e).architecture.width)};

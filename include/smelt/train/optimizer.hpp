@@ -108,17 +108,31 @@ class optimizer {
   template <Backend B>
   void apply(B& backend, const train_options& o, double learning_rate, double gradient_scale, std::int64_t update,
              weight_buffer<Scalar>& gradients, weight_buffer<Scalar>& weights) {
-    backend.adamw({.learning_rate = learning_rate,
-                   .beta1 = o.beta1,
-                   .beta2 = o.beta2,
-                   .eps = o.eps,
-                   .weight_decay = o.weight_decay,
-                   .gradient_scale = gradient_scale,
-                   .step = update},
-                  moved_, gradients.all(), weights.all(), first_.all(), second_.all());
+    backend.adamw(numbers(o, learning_rate, gradient_scale, update), moved_, gradients.all(), weights.all(),
+                  first_.all(), second_.all());
+  }
+
+  /// The same, of which the backend may leave any part for later: see Backend. Until `backend.settle(weights.all())`,
+  /// only ops of the backend find gradients, weights and moments updated, and all of them and this optimizer must live.
+  template <Backend B>
+  void apply_deferred(B& backend, const train_options& o, double learning_rate, double gradient_scale,
+                      std::int64_t update, weight_buffer<Scalar>& gradients, weight_buffer<Scalar>& weights) {
+    backend.adamw_deferred(numbers(o, learning_rate, gradient_scale, update), moved_, gradients.all(), weights.all(),
+                           first_.all(), second_.all());
   }
 
  private:
+  [[nodiscard]] static adamw_step numbers(const train_options& o, double learning_rate, double gradient_scale,
+                                          std::int64_t update) noexcept {
+    return {.learning_rate = learning_rate,
+            .beta1 = o.beta1,
+            .beta2 = o.beta2,
+            .eps = o.eps,
+            .weight_decay = o.weight_decay,
+            .gradient_scale = gradient_scale,
+            .step = update};
+  }
+
   weight_buffer<Scalar> first_;
   weight_buffer<Scalar> second_;
   std::vector<parameter_range> moved_;

@@ -57,11 +57,17 @@ class trainer final : public training {
             static_cast<double>(options.step_tokens())) {
     initialise(weights_, model_.architecture(), options.seed);
   }
+  ~trainer() override { settle(); }
 
   [[nodiscard]] const spec& architecture() const noexcept override { return model_.architecture(); }
   [[nodiscard]] const train_options& options() const noexcept override { return options_; }
   [[nodiscard]] std::int64_t step() const noexcept override { return step_; }
-  [[nodiscard]] const weight_buffer<scalar>& weights() const noexcept { return weights_; }
+  /// The weights after the steps so far. To be asked for again behind the next step, which may leave its update for
+  /// later.
+  [[nodiscard]] const weight_buffer<scalar>& weights() const {
+    settle();
+    return weights_;
+  }
 
   step_record advance() override {
     const auto begin = std::chrono::steady_clock::now();
@@ -82,6 +88,7 @@ class trainer final : public training {
   }
 
   saved_checkpoint save(const run_folder& run, std::int64_t keep_last) const override {
+    settle();
     const std::vector<safetensors::tensor> weights = file_tensors(weights_, architecture());
     std::vector<safetensors::tensor> moments =
         file_tensors(optimizer_.first_moment(), architecture(), first_moment_suffix);
@@ -102,6 +109,7 @@ class trainer final : public training {
     // Every file is checked before any weight changes.
     require_weights(from.weights, weights_.layout(), architecture());
     require_moments(from.optimizer, weights_.layout(), architecture());
+    settle();
     static_cast<void>(read_tensors(from.weights, weights_, architecture()));
     read_moments(from.optimizer, optimizer_.first_moment(), optimizer_.second_moment(), architecture());
     step_ = from.step;
@@ -123,6 +131,9 @@ class trainer final : public training {
             .seed = options_.seed,
             .document_masks = options_.document_masks};
   }
+
+  /// Makes what the last update left for later: the ops of a step find it done, nobody else does.
+  void settle() const { backend_.settle(weights_.all()); }
 
   /// What matrix products multiply in: the scalar type, where the backend has no other.
   [[nodiscard]] std::string dtype() const {
@@ -166,11 +177,11 @@ class trainer final : public training {
     record.visit_balance = visit_values(visits);
     record.visit_z = visit_values(visits);
     record.visit_coefficient = visit_values(visits);
-    for (const executed_layer e : schedule(s))
-      if (e.enters) record.visit_coefficient[static_cast<std::size_t>(e.visit)] = coefficient_of(weights_, e);
-    if (span.count == 0) record.visit_coefficient[0] = 1;
     std::array<std::int64_t, max_visits> visit_evaluations{};
-    if (!gradients_are_zero_) std::ranges::fill(gradients_.all(), scalar(0));
+    if (!gradients_are_zero_) {
+      settle();
+      std::ranges::fill(gradients_.all(), scalar(0));
+    }
     gradients_are_zero_ = false;
     double nats = 0;
     {
@@ -191,6 +202,10 @@ class trainer final : public training {
         if (biased) add_loads();
       }
     }
+    settle();  // of what no op of the step has read
+    for (const executed_layer e : schedule(s))
+      if (e.enters) record.visit_coefficient[static_cast<std::size_t>(e.visit)] = coefficient_of(weights_, e);
+    if (span.count == 0) record.visit_coefficient[0] = 1;
     for (std::size_t v = 0; v < record.visit_balance.size(); ++v) {
       const auto n = static_cast<double>(std::max<std::int64_t>(visit_evaluations[v], 1));
       record.visit_balance[v] /= n;
@@ -216,8 +231,9 @@ class trainer final : public training {
     }
     skip_run_ = 0;
     const double clip = options_.clip > 0 && norm.norm > options_.clip ? options_.clip / norm.norm : 1.0;
-    optimizer_.apply(backend_, options_, record.learning_rate, clip, step_ - skipped_ + 1, gradients_, weights_);
-    gradients_are_zero_ = true;  // the update has set them
+    optimizer_.apply_deferred(backend_, options_, record.learning_rate, clip, step_ - skipped_ + 1, gradients_,
+                              weights_);
+    gradients_are_zero_ = true;  // the update sets them
     if (biased) move_balance_bias();
     return record;
   }

@@ -8,17 +8,20 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <smelt/kernels/cpu/backend.hpp>
 #include <smelt/kernels/cpu/serial_executor.hpp>
 #include <smelt/kernels/cpu/tbb_executor.hpp>
 #include <smelt/kernels/cpu/threads_executor.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
 #include "support/small_specs.hpp"
 #include "support/synthetic_text.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/update_last.hpp"
 
 using namespace smelt;
 
@@ -94,6 +97,97 @@ TEST_CASE("fifty steps give the same bits with 1, 2, 3 and 7 threads", "[train][
 #if defined(SMELT_TBB_EXECUTOR)
   CHECK((run_with(tbb_executor(3), data, 50) == expected));
 #endif
+}
+
+namespace {
+
+/// A backend with a kernel that can be made to write an infinity into a weight's gradient.
+template <class Executor>
+struct breakable : cpu<Executor> {
+  using cpu<Executor>::cpu;
+  bool broken = false;
+  template <class Shape>
+  void linear_backward_weight(Shape shape, double scale, matrix_view<const float> x, matrix_view<const float> dy,
+                              matrix_view<float> dw) {
+    cpu<Executor>::linear_backward_weight(shape, scale, x, dy, dw);
+    if (broken) dw.data[0] = std::numeric_limits<float>::infinity();
+  }
+};
+
+/// A run in which everything happens that looks at weights or changes them: evaluations, looks at the weights, steps
+/// that change nothing, a checkpoint and another run that goes on from it.
+template <class Executor>
+std::vector<std::uint64_t> eventful_run(Executor executor, const dataset& data, const spec& s, const train_options& o) {
+  using backend_type = breakable<Executor>;
+  backend_type backend{std::move(executor)};
+  std::vector<std::uint64_t> found;
+  const auto keep = [&](double value) { found.push_back(std::bit_cast<std::uint64_t>(value)); };
+  const auto keep_all = [&](const weight_buffer<float>& w) {
+    for (const float value : w.all()) keep(static_cast<double>(value));
+  };
+  const auto advance = [&](training& run, int steps) {
+    for (int i = 0; i < steps; ++i) {
+      const step_record r = run.advance();
+      keep(r.loss);
+      keep(r.gradient_norm);
+      for (const double c : r.visit_coefficient) keep(c);
+    }
+  };
+  const smelt_test::temporary_folder folder;
+  trainer<dynamic_arch, backend_type> run(dynamic_arch(s), backend, data, o);
+  advance(run, 2);
+  keep(run.evaluate(1, [] { return true; }).total.nats);
+  advance(run, 1);
+  keep_all(run.weights());
+  backend.broken = true;
+  REQUIRE(run.advance().skipped == 1);
+  backend.broken = false;
+  advance(run, 2);
+  run.save(run_folder(folder.path()), 1);
+  advance(run, 1);
+  trainer<dynamic_arch, backend_type> resumed(dynamic_arch(s), backend, data, o);
+  resumed.resume(*open_newest_checkpoint(folder.path()).newest);
+  advance(resumed, 2);
+  resumed.resume(*open_newest_checkpoint(folder.path()).newest);
+  advance(resumed, 1);
+  keep_all(run.weights());
+  keep_all(resumed.weights());
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("an update that is left for later gives the bits of one made at once", "[train][threads][full]") {
+  const dataset data = text();
+  const spec looped = looped_model();
+  spec plain = looped, learned = looped, narrow = looped;
+  plain.loop = {};
+  plain.tied_head = true;
+  learned.loop.visits = visit_list{}
+                            .then({.residual = {1, 2},
+                                   .learned = true,
+                                   .compression = 2,
+                                   .encoder = encoder_kind::conv,
+                                   .writeback = writeback_kind::normalised,
+                                   .own_attention = true})
+                            .then({.learned = true});
+  narrow.loop.visits = visit_list{}.then({.learned = true}).then({.expert_hidden = {2, 3}, .stream = {1, 2}});
+  train_options one = run_of(12);
+  one.accumulation = 1;
+  one.tokens = 12 * 3 * 37;
+  train_options again = one;
+  again.recompute = true;
+  for (const spec& s : {plain, looped, learned, narrow}) {
+    for (const train_options& o : {one, again, run_of(12)}) {
+      INFO("loop of " << span_of(s).visits << ", " << o.accumulation << " batches" << (o.recompute ? ", again" : ""));
+      const std::vector<std::uint64_t> expected = eventful_run(serial_executor(), data, s, o);
+      CHECK((eventful_run(smelt_test::update_last{}, data, s, o) == expected));
+      for (const int threads : {2, 3, 7}) CHECK((eventful_run(threads_executor(threads), data, s, o) == expected));
+#if defined(SMELT_TBB_EXECUTOR)
+      CHECK((eventful_run(tbb_executor(2), data, s, o) == expected));
+#endif
+    }
+  }
 }
 
 TEST_CASE("ten steps, a resume and ten more are twenty steps, to the last byte of the files", "[train]") {

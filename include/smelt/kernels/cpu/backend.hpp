@@ -13,6 +13,7 @@
 #include <smelt/kernels/cpu/operators.hpp>
 #include <smelt/kernels/cpu/weight_panels.hpp>
 #include <smelt/kernels/grouping.hpp>
+#include <smelt/kernels/op_arrays.hpp>
 #include <smelt/kernels/reference/group_by_expert.hpp>
 #include <smelt/kernels/shapes.hpp>
 #include <span>
@@ -50,9 +51,11 @@
 #define SMELT_SWITCH(...) \
   switch (set_) { __VA_ARGS__ default : cpu_ops::detail::no_set(); }
 #define SMELT_RUN(op, ...)                                                           \
+  cpu_ops::detail::settle(__VA_ARGS__);                                              \
   SMELT_SWITCH(SMELT_CASE_BASELINE(op, __VA_ARGS__) SMELT_CASE_AVX2(op, __VA_ARGS__) \
                    SMELT_CASE_AVX512(op, __VA_ARGS__) SMELT_CASE_BF16(avx512::op, __VA_ARGS__))
 #define SMELT_RUN_PRODUCT(op, ...)                                                                 \
+  cpu_ops::detail::settle(__VA_ARGS__);                                                            \
   SMELT_SWITCH(SMELT_CASE_BASELINE(op<float>, __VA_ARGS__) SMELT_CASE_AVX2(op<float>, __VA_ARGS__) \
                    SMELT_CASE_AVX512(op<float>, __VA_ARGS__) SMELT_CASE_BF16(avx512_bf16::op<bf16>, __VA_ARGS__))
 
@@ -63,6 +66,15 @@ namespace cpu_ops::detail {
 // A backend is built with a set that the build has.
 [[noreturn]] inline void no_set() {
   std::terminate();
+}
+
+// Every op finds its arrays updated: what is left of an update and touches one of them is done first.
+inline void settle() {}
+template <class... Arguments>
+void settle(context& c, const Arguments&... arguments) {
+  if (!c.has_update()) return;
+  smelt::detail::for_each_array([&](const void* address, std::size_t bytes) { c.settle(address, bytes); },
+                                arguments...);
 }
 
 }  // namespace cpu_ops::detail
@@ -277,6 +289,13 @@ class cpu {
              vector first, vector second) {
     SMELT_RUN(adamw, context_, numbers, ranges, gradient, weight, first, second);
   }
+
+  /// Left for later is all, with more than one thread: a part that no op has asked for runs beside the next ops.
+  void adamw_deferred(const adamw_step& numbers, std::span<const parameter_range> ranges, vector gradient,
+                      vector weight, vector first, vector second) {
+    SMELT_RUN(adamw_deferred, context_, numbers, ranges, gradient, weight, first, second);
+  }
+  void settle(const_vector array) { cpu_ops::detail::settle(context_, array); }
 
  private:
   cpu_ops::context context_;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <smelt/kernels/cpu/arena.hpp>
+#include <smelt/kernels/cpu/deferred_update.hpp>
 #include <smelt/kernels/cpu/rotary_table.hpp>
 #include <smelt/kernels/cpu/weight_panels.hpp>
 #include <smelt/kernels/policy/cpu_tasks.hpp>
@@ -68,19 +69,13 @@ class any_executor {
         }),
         threads_(static_cast<Executor*>(executor_.get())->threads()) {}
 
-  template <class F>
-  void for_each(std::int64_t n, F&& f) {
-    using body = std::remove_reference_t<F>;
-    run_(
-        executor_.get(), n, [](void* self, std::int64_t i) { (*static_cast<body*>(self))(i); },
-        const_cast<void*>(static_cast<const void*>(std::addressof(f))));
-  }
+  using task_function = void (*)(void*, std::int64_t);
+
+  void run(std::int64_t n, task_function task, void* body) { run_(executor_.get(), n, task, body); }
 
   [[nodiscard]] int threads() const noexcept { return threads_; }
 
  private:
-  using task_function = void (*)(void*, std::int64_t);
-
   std::shared_ptr<void> executor_;
   void (*run_)(void*, std::int64_t, task_function, void*);
   int threads_;
@@ -94,10 +89,13 @@ class context {
         slot_count_(executor_.threads()),
         slots_(std::make_unique<detail::arena_slot[]>(static_cast<std::size_t>(slot_count_))) {}
 
-  /// Runs f(i) once for every i of [0, n).
+  /// Runs f(i) once for every i of [0, n). Where there is an update to get done, one thread works on that meanwhile.
   template <class F>
   void for_each(std::int64_t n, F&& f) {
-    executor_.for_each(n, std::forward<F>(f));
+    if (n > 0 && update_.is_waiting())
+      run_beside_update(n, task_of<F>, address_of(f));
+    else
+      run_alone(n, f);
     level_arenas();
   }
 
@@ -122,6 +120,24 @@ class context {
       std::this_thread::yield();
     }
   }
+
+  /// Takes an update on, whose pieces run in the shadow of what for_each is told to do: the update waits for memory and
+  /// an op mostly does not, so that one thread with the update and the others with the op are done before all threads
+  /// with one after the other. A single thread does it now.
+  void defer(const adamw_update& update, deferred_update::piece_function piece) {
+    settle();
+    update_.start(update, piece);
+    if (threads() == 1) settle();
+  }
+
+  /// Does what is left of the update, or of its pieces that touch some of these bytes.
+  void settle() {
+    update_.settle([this](std::int64_t n, auto&& f) { run_alone(n, f); });
+  }
+  void settle(const void* address, std::size_t bytes) {
+    update_.settle(address, bytes, [this](std::int64_t n, auto&& f) { run_alone(n, f); });
+  }
+  [[nodiscard]] bool has_update() const noexcept { return update_.is_waiting(); }
 
   /// Cosines and sines of rotary angles, kept between ops.
   [[nodiscard]] rotary_tables& rotary() noexcept { return rotary_; }
@@ -153,6 +169,36 @@ class context {
   }
 
  private:
+  template <class F>
+  static void task_of(void* body, std::int64_t i) {
+    (*static_cast<std::remove_reference_t<F>*>(body))(i);
+  }
+  template <class F>
+  [[nodiscard]] static void* address_of(F& f) noexcept {
+    return const_cast<void*>(static_cast<const void*>(std::addressof(f)));
+  }
+
+  template <class F>
+  void run_alone(std::int64_t n, F& f) {
+    executor_.run(n, task_of<F>, address_of(f));
+  }
+
+  /// Task 0, which an executor starts with, is the update's until all others are done or nothing is left of it: a
+  /// thread is never idle while another works, and nobody waits for more than a piece.
+  void run_beside_update(std::int64_t n, any_executor::task_function task, void* body) {
+    std::atomic<std::int64_t> done{0};
+    auto both = [&](std::int64_t i) {
+      if (i > 0) {
+        task(body, i - 1);
+        done.fetch_add(1, std::memory_order_relaxed);
+      } else {
+        while (done.load(std::memory_order_relaxed) < n && update_.advance()) {
+        }
+      }
+    };
+    run_alone(n + 1, both);
+  }
+
   /// Which task gets which arena is chance: all of them become as large as the largest, so that none grows later.
   void level_arenas() {
     const std::size_t level = level_->bytes.load(std::memory_order_relaxed);
@@ -173,6 +219,7 @@ class context {
   std::size_t leveled_ = 0;
   rotary_tables rotary_;
   weight_panels panels_;
+  deferred_update update_;
 };
 
 }  // namespace smelt::cpu_ops

@@ -210,6 +210,13 @@ struct reference {
              vector first, vector second) const {
     reference_ops::adamw<Scalar>(numbers, ranges, gradient, weight, first, second);
   }
+
+  /// Leaves nothing for later.
+  void adamw_deferred(const adamw_step& numbers, std::span<const parameter_range> ranges, vector gradient,
+                      vector weight, vector first, vector second) const {
+    adamw(numbers, ranges, gradient, weight, first, second);
+  }
+  void settle(const_vector) const noexcept {}
 };
 
 static_assert(Backend<reference<double>>);
