@@ -744,6 +744,30 @@ struct adamw_case : op_base {
   }
 };
 
+struct muon_case : op_base {
+  muon_step numbers;
+  std::vector<matrix_range> matrices;
+
+  /// `count` matrices of the same shape with a gap before each; the gradients are `deviation` from 0.
+  muon_case(std::int64_t count, std::int64_t rows, std::int64_t cols, double deviation = 0.01)
+      : numbers{.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.1, .gradient_scale = 0.5} {
+    op = "muon";
+    variant = label("n", count) + label("_rows", rows) + label("_cols", cols) + (deviation < 1e-10 ? "_faint" : "");
+    const std::int64_t size = count * (rows * cols + 3);
+    for (std::int64_t i = 0; i < count; ++i) matrices.push_back({i * (rows * cols + 3) + 3, rows, cols});
+    inputs = {{"gradient", normal(size, 1, deviation), gradient::none},
+              {"weight", normal(size, 2), gradient::none},
+              {"momentum", normal(size, 3, deviation), gradient::none}};
+    outputs = {{"gradient", size, false}, {"weight", size, false}, {"momentum", size, false}};
+  }
+
+  template <class B, class S = typename B::scalar>
+  void forward(B& b, arrays<S>& in, arrays<S>& out) const {
+    out = in;
+    b.muon(numbers, matrices, out[0], out[1], out[2]);
+  }
+};
+
 // ---- the shapes -----------------------------------------------------------------------------------------------------
 
 /// Calls f with every op on every shape at which it must be right: ragged and odd sizes, one of everything, idle
@@ -897,6 +921,14 @@ void for_each_case(F&& f) {
   f(adamw_case(1, {.learning_rate = 1e-3}));
   f(adamw_case(1003, {.learning_rate = 1e-3, .weight_decay = 0.1, .gradient_scale = 0.5, .step = 1}));
   f(adamw_case(70'000, {.learning_rate = 3e-4, .weight_decay = 0.01, .step = 1000}));
+
+  f(muon_case(1, 1, 1));
+  f(muon_case(2, 1, 37));
+  f(muon_case(2, 20, 1));
+  f(muon_case(5, 32, 96));
+  f(muon_case(3, 96, 32, 1e-25));
+  f(muon_case(2, 17, 45));
+  f(muon_case(2, 70, 33));
 }
 
 /// Calls f with every op on the shapes of small models that train on a CPU: 4,096 tokens a step.
@@ -940,6 +972,10 @@ void for_each_bench_case(F&& f) {
   f(dot_case(4'000'000));
   f(norm_case(4'000'000));
   f(adamw_case(4'000'000, {.learning_rate = 3e-4, .weight_decay = 0.01, .step = 1000}));
+  f(muon_case(96, 32, 128));
+  f(muon_case(96, 128, 32));
+  f(muon_case(8, 128, 128));
+  f(muon_case(24, 128, 256));
 }
 
 // ---- running one ----------------------------------------------------------------------------------------------------

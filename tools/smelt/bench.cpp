@@ -267,7 +267,7 @@ constexpr std::array passes{"forward", "backward", both_passes, "update", "other
 std::string pass_of(std::string_view op) {
   if (op.find("with_gradient") != std::string_view::npos) return both_passes;
   if (op.find("backward") != std::string_view::npos) return "backward";
-  return op == "adamw" || op == "norm" ? "update" : "forward";
+  return op == "adamw" || op == "muon" || op == "norm" ? "update" : "forward";
 }
 
 /// The ops of a step from the longest to the shortest, and what is left of the step as "other".
@@ -528,6 +528,7 @@ void add_bench(CLI::App& app, const common_options& common, action& chosen) {
           "Tokens a sequence (default: the context)")
       ->type_name("N");
   add_count(*command, "--accumulation", a->settings.options.accumulation, 1, "Batches a step (default: 1)");
+  CLI::Option* optimizer = add_optimizer_option(*command, a->settings.options.optimizer);
   add_kernel_options(*command, a->kernels);
   CLI::Option* forward = command->add_flag("--forward", a->forward, "Forward passes alone");
   CLI::Option* prefill =
@@ -536,6 +537,7 @@ void add_bench(CLI::App& app, const common_options& common, action& chosen) {
       add_count(*command, "--decode", a->decode, 1, "So many tokens, one by one, instead of training steps");
   forward->excludes(prefill)->excludes(decode);
   prefill->excludes(decode);
+  optimizer->excludes(forward)->excludes(prefill)->excludes(decode);
   for (const char* of_batches : {"--sequences", "--length", "--accumulation"})
     command->get_option(of_batches)->excludes(prefill)->excludes(decode);
   command->add_flag("--breakdown", a->breakdown, "Show the time of every op, and what limits it");

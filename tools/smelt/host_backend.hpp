@@ -59,7 +59,8 @@ class host_op<Op, Result (host_kernels::*)(Arguments...)> {
   X(norm)                                              \
   X(adamw)                                             \
   X(adamw_deferred)                                    \
-  X(settle)
+  X(settle)                                            \
+  X(muon)
 
 /// The backend of the program's models.
 class host_backend {

@@ -51,6 +51,13 @@ decay_kind schedule_of(const std::string& name) {
   throw error(errc::invalid_argument, "--schedule must be one of " + all + "; found \"" + name + "\"");
 }
 
+/// The optimiser called `name`. Throws errc::invalid_argument with the names there are.
+optimizer_kind optimizer_of(const std::string& name) {
+  for (const optimizer_kind kind : {optimizer_kind::adamw, optimizer_kind::muon})
+    if (name == name_of(kind)) return kind;
+  throw error(errc::invalid_argument, "--optimizer must be one of adamw, muon; found \"" + name + "\"");
+}
+
 /// a / b, rounded up. Precondition: both are at least 1.
 std::int64_t ceiling(std::int64_t a, std::int64_t b) {
   return (a - 1) / b + 1;
@@ -141,6 +148,14 @@ void start(training& run, const run_folder& folder, const run_settings& settings
 
 }  // namespace
 
+CLI::Option* add_optimizer_option(CLI::App& command, optimizer_kind& kind) {
+  return command
+      .add_option_function<std::string>(
+          "--optimizer", [&kind](const std::string& name) { kind = optimizer_of(name); },
+          "adamw (default), or muon: of the matrices between embedding and head, AdamW of the rest")
+      ->type_name("NAME");
+}
+
 void add_run_options(CLI::App& command, run_settings& s) {
   train_options& o = s.options;
   command
@@ -164,6 +179,7 @@ void add_run_options(CLI::App& command, run_settings& s) {
       ->type_name("N")
       ->group(training);
   add_count(command, "--accumulation", o.accumulation, 1, "Batches a step (default: 1)")->group(training);
+  add_optimizer_option(command, o.optimizer);
   add_real(command, "--learning-rate", o.learning_rate, "Peak (default: 0.003)");
   add_real(command, "--warmup", o.warmup_share, "Share of the steps that warm up (default: 0.05)");
   command
@@ -177,8 +193,8 @@ void add_run_options(CLI::App& command, run_settings& s) {
   add_real(command, "--clip", o.clip, "Largest gradient norm; 0 is none (default: 1)");
   add_real(command, "--balance", o.balance, "Coefficient of the balance loss (default: 0.01)");
   add_real(command, "--z", o.z, "Coefficient of the z-loss (default: 0.001)");
-  for (const char* name : {"--learning-rate", "--warmup", "--schedule", "--decay", "--final", "--weight-decay",
-                           "--clip", "--balance", "--z"})
+  for (const char* name : {"--optimizer", "--learning-rate", "--warmup", "--schedule", "--decay", "--final",
+                           "--weight-decay", "--clip", "--balance", "--z"})
     command.get_option(name)->group(training);
   command.add_flag_callback(
              "--no-document-masks", [&o] { o.document_masks = false; }, "Let attention cross documents")

@@ -35,6 +35,9 @@ struct run_settings {
   kernel_option kernels{};
 };
 
+/// Adds --optimizer to a command.
+CLI::Option* add_optimizer_option(CLI::App& command, optimizer_kind& kind);
+
 /// Adds the options of a run to a command.
 void add_run_options(CLI::App& command, run_settings& settings);
 

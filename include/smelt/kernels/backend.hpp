@@ -23,6 +23,22 @@ struct adamw_step {
   std::int64_t step = 1;      ///< 1-based, for the bias correction
 };
 
+/// Numbers of one Muon update (orthogonalised momentum, decoupled weight decay).
+struct muon_step {
+  double learning_rate = 0;
+  double momentum = 0.95;
+  double weight_decay = 0;
+  double gradient_scale = 1;  ///< multiplies every gradient first (clipping, averaging)
+};
+
+/// A matrix [rows, cols] inside a buffer of parameters.
+struct matrix_range {
+  std::int64_t first = 0;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  friend constexpr bool operator==(const matrix_range&, const matrix_range&) = default;
+};
+
 /// Some elements of a buffer of parameters, and whether AdamW decays them.
 struct parameter_range {
   std::int64_t first = 0;
@@ -59,8 +75,9 @@ concept Backend =
     requires(B& b, matrix_view<typename B::scalar> m, matrix_view<const typename B::scalar> c,
              std::span<typename B::scalar> s, std::span<const typename B::scalar> cs, std::span<const std::int32_t> ids,
              std::span<std::int32_t> out_ids, std::span<const std::uint8_t> mask, grouping_view<> group,
-             grouping_view<std::int32_t> out_group, std::span<const parameter_range> ranges, linear_shape linear,
-             norm_shape norm, attention_input_shape attention_input, attention_shape attention, router_shape router,
+             grouping_view<std::int32_t> out_group, std::span<const parameter_range> ranges,
+             std::span<const matrix_range> matrices, linear_shape linear, norm_shape norm,
+             attention_input_shape attention_input, attention_shape attention, router_shape router,
              experts_shape experts, head_shape head, pool_shape pool, write_back_shape write_back) {
       // out[T,H] = table[ids[t]];  dtable[V,H] += rows of dout[T,H]
       b.embed(c, ids, m);           // (table, ids, out)
@@ -167,6 +184,8 @@ concept Backend =
       b.adamw_deferred(adamw_step{}, ranges, s, s, s, s);
       // what was left of the updates of this array, and of the arrays that move with it, is done now
       b.settle(cs);
+      // one update of matrices, which ascend; their gradients are 0 afterwards
+      b.muon(muon_step{}, matrices, s, s, s);  // (numbers, matrices, gradient, weight, momentum)
     };
 
 /// Holds the weights of a backend for passes that use them `repeatedly`, which then share packed copies. Weights that

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <smelt/kernels/backend.hpp>
 #include <smelt/kernels/op_arrays.hpp>
+#include <smelt/kernels/orthogonal.hpp>
 #include <smelt/kernels/shapes.hpp>
 #include <span>
 #include <string_view>
@@ -182,6 +183,16 @@ class timed {
     if (updates_ == update_time::at_once) return adamw(numbers, std::forward<Arguments>(arguments)...);
     const clock running(*this, "adamw", 0, detail::bytes_of(arguments...));
     inner_.adamw_deferred(numbers, std::forward<Arguments>(arguments)...);
+  }
+  template <class... Arguments>
+    requires requires(B& b, const muon_step& numbers, std::span<const matrix_range> m, Arguments&&... a) {
+      b.muon(numbers, m, std::forward<Arguments>(a)...);
+    }
+  void muon(const muon_step& numbers, std::span<const matrix_range> matrices, Arguments&&... arguments) {
+    double flop = 0;
+    for (const matrix_range& m : matrices) flop += orthogonal_flop(m);
+    const clock running(*this, "muon", flop, detail::bytes_of(arguments...));
+    inner_.muon(numbers, matrices, std::forward<Arguments>(arguments)...);
   }
 
  private:

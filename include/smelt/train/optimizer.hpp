@@ -1,4 +1,5 @@
-// How do gradients change weights? AdamW over the layout, with a clipped global norm and a check before any change.
+// How do gradients change weights? AdamW over the layout, or Muon for its matrices, with a clipped global norm and a
+// check before any change.
 #pragma once
 
 #include <cmath>
@@ -36,21 +37,40 @@ struct gradient_norm {
   std::string not_finite;  ///< empty when all are finite
 };
 
-/// The elements that gradients move, in the order of the buffer: as few ranges as there can be. The gaps of the layout
-/// hold zeros in gradients, weights and moments alike, and keep them.
-[[nodiscard]] inline std::vector<parameter_range> moved_ranges(const weight_layout& layout) {
+/// Whether Muon moves `w`: matrices that map hidden states to hidden states. Routers map them to scores of experts, and
+/// embeddings and heads rows to tokens.
+[[nodiscard]] constexpr bool is_of_muon(weight w) noexcept {
+  return is_decayed(w) && w != weight::embedding && w != weight::head && w != weight::router;
+}
+
+/// What moves which weights, in the order of the buffer.
+struct moved_weights {
+  /// Elements that AdamW moves, as few ranges as there can be. The gaps of the layout hold zeros in gradients, weights
+  /// and moments alike, and keep them.
   std::vector<parameter_range> ranges;
+  std::vector<matrix_range> matrices;  ///< that Muon moves; each expert's are its own
+};
+
+[[nodiscard]] inline moved_weights moved_by(optimizer_kind kind, const weight_layout& layout) {
+  moved_weights moved;
   std::int64_t end = 0;  // of the last range, and the gap behind it
   layout.for_each([&](weight w, int, const weight_place& p) {
     if (w == weight::balance_bias) return;
+    if (kind == optimizer_kind::muon && is_of_muon(w)) {
+      const bool stacked = w == weight::expert_gate || w == weight::expert_up || w == weight::expert_down;
+      const std::int64_t parts = stacked ? layout.architecture().experts.stored : 1;
+      const std::int64_t rows = p.rows / parts;
+      for (std::int64_t i = 0; i < parts; ++i) moved.matrices.push_back({p.offset + i * rows * p.cols, rows, p.cols});
+      return;
+    }
     const std::int64_t size = weight_layout::padded(p);
-    if (!ranges.empty() && end == p.offset && ranges.back().decayed == is_decayed(w))
-      ranges.back().size += size;
+    if (!moved.ranges.empty() && end == p.offset && moved.ranges.back().decayed == is_decayed(w))
+      moved.ranges.back().size += size;
     else
-      ranges.push_back({p.offset, size, is_decayed(w)});
+      moved.ranges.push_back({p.offset, size, is_decayed(w)});
     end = p.offset + size;
   });
-  return ranges;
+  return moved;
 }
 
 /// Norm of `gradients` over all weights that gradients move. Does not overflow for finite gradients.
@@ -92,11 +112,13 @@ template <Backend B>
   return result;
 }
 
-/// AdamW with decoupled weight decay on matrices.
+/// AdamW, or Muon for matrices and AdamW for the rest, with decoupled weight decay on matrices. Muon's momentum is a
+/// first moment; second moments of what it moves stay 0.
 template <class Scalar>
 class optimizer {
  public:
-  explicit optimizer(const spec& s) : first_(s), second_(s), moved_(moved_ranges(first_.layout())) {}
+  explicit optimizer(const spec& s, optimizer_kind kind = optimizer_kind::adamw)
+      : first_(s), second_(s), moved_(moved_by(kind, first_.layout())) {}
 
   [[nodiscard]] weight_buffer<Scalar>& first_moment() noexcept { return first_; }
   [[nodiscard]] const weight_buffer<Scalar>& first_moment() const noexcept { return first_; }
@@ -108,7 +130,8 @@ class optimizer {
   template <Backend B>
   void apply(B& backend, const train_options& o, double learning_rate, double gradient_scale, std::int64_t update,
              weight_buffer<Scalar>& gradients, weight_buffer<Scalar>& weights) {
-    backend.adamw(numbers(o, learning_rate, gradient_scale, update), moved_, gradients.all(), weights.all(),
+    move_matrices(backend, o, learning_rate, gradient_scale, gradients, weights);
+    backend.adamw(numbers(o, learning_rate, gradient_scale, update), moved_.ranges, gradients.all(), weights.all(),
                   first_.all(), second_.all());
   }
 
@@ -117,11 +140,23 @@ class optimizer {
   template <Backend B>
   void apply_deferred(B& backend, const train_options& o, double learning_rate, double gradient_scale,
                       std::int64_t update, weight_buffer<Scalar>& gradients, weight_buffer<Scalar>& weights) {
-    backend.adamw_deferred(numbers(o, learning_rate, gradient_scale, update), moved_, gradients.all(), weights.all(),
-                           first_.all(), second_.all());
+    move_matrices(backend, o, learning_rate, gradient_scale, gradients, weights);
+    backend.adamw_deferred(numbers(o, learning_rate, gradient_scale, update), moved_.ranges, gradients.all(),
+                           weights.all(), first_.all(), second_.all());
   }
 
  private:
+  template <Backend B>
+  void move_matrices(B& backend, const train_options& o, double learning_rate, double gradient_scale,
+                     weight_buffer<Scalar>& gradients, weight_buffer<Scalar>& weights) {
+    if (moved_.matrices.empty()) return;
+    backend.muon({.learning_rate = learning_rate,
+                  .momentum = o.momentum,
+                  .weight_decay = o.weight_decay,
+                  .gradient_scale = gradient_scale},
+                 moved_.matrices, gradients.all(), weights.all(), first_.all());
+  }
+
   [[nodiscard]] static adamw_step numbers(const train_options& o, double learning_rate, double gradient_scale,
                                           std::int64_t update) noexcept {
     return {.learning_rate = learning_rate,
@@ -135,7 +170,7 @@ class optimizer {
 
   weight_buffer<Scalar> first_;
   weight_buffer<Scalar> second_;
-  std::vector<parameter_range> moved_;
+  moved_weights moved_;
 };
 
 }  // namespace smelt

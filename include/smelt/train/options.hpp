@@ -31,14 +31,26 @@ enum class decay_kind : int {
   return "";
 }
 
+/// What moves the weights.
+enum class optimizer_kind : int {
+  adamw,
+  muon,  ///< the matrices between embedding and head, but for routers; AdamW all others
+};
+
+/// The name of an optimiser in options, logs and checkpoints.
+[[nodiscard]] constexpr const char* name_of(optimizer_kind kind) noexcept {
+  return kind == optimizer_kind::adamw ? "adamw" : "muon";
+}
+
 /// Settings of a run. Shares are of the number of steps.
 struct train_options {
   std::int64_t tokens = 2'000'000;  ///< training tokens; the last step may pass it by less than a step
   std::int64_t length = 256;        ///< tokens a sequence
   std::int64_t sequences = 8;       ///< sequences a batch
   std::int64_t accumulation = 1;    ///< batches a step
-  double learning_rate = 3e-3;      ///< peak
-  double warmup_share = 0.05;       ///< linear from 0 to the peak
+  optimizer_kind optimizer = optimizer_kind::adamw;
+  double learning_rate = 3e-3;  ///< peak
+  double warmup_share = 0.05;   ///< linear from 0 to the peak
   decay_kind decay = decay_kind::cosine;
   double decay_share = 0.2;   ///< of wsd
   double final_share = 0.1;   ///< of the peak, reached at the last step
@@ -46,6 +58,7 @@ struct train_options {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
+  double momentum = 0.9;              ///< of Muon
   double clip = 1.0;                  ///< largest gradient norm; 0 does not clip
   double balance = 0.01;              ///< coefficient of the mean balance loss
   double z = 0.001;                   ///< coefficient of the mean z-loss
@@ -101,6 +114,7 @@ inline const train_options& validate(const train_options& o) {
   need(o.beta1 >= 0 && o.beta1 < 1, "beta1", o.beta1, "from 0 to below 1");
   need(o.beta2 >= 0 && o.beta2 < 1, "beta2", o.beta2, "from 0 to below 1");
   need(o.eps > 0 && o.eps < 1, "eps", o.eps, "above 0 and below 1");
+  need(o.momentum >= 0 && o.momentum < 1, "momentum", o.momentum, "from 0 to below 1");
   need(o.clip >= 0 && o.clip <= 1e30, "clip", o.clip, "from 0 (off) to 1e30");
   need(o.balance >= 0 && o.balance <= 1e6, "balance", o.balance, "from 0 to 1e6");
   need(o.z >= 0 && o.z <= 1e6, "z", o.z, "from 0 to 1e6");

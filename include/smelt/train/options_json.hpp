@@ -8,7 +8,7 @@ namespace smelt {
 
 /// The options as logs and checkpoints keep them: all that decide the numbers of a run, and so not recomputation.
 [[nodiscard]] inline nlohmann::json to_json(const train_options& o) {
-  return {{"tokens", o.tokens},
+  nlohmann::json json = {{"tokens", o.tokens},
           {"length", o.length},
           {"sequences", o.sequences},
           {"accumulation", o.accumulation},
@@ -27,7 +27,10 @@ namespace smelt {
           {"balance_bias_step", o.balance_bias_step},
           {"document_masks", o.document_masks},
           {"seed", o.seed},
-          {"largest_skip_run", o.largest_skip_run}};
+          {"largest_skip_run", o.largest_skip_run},
+          {"optimizer", name_of(o.optimizer)}};
+  if (o.optimizer == optimizer_kind::muon) json["momentum"] = o.momentum;
+  return json;
 }
 
 }  // namespace smelt

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <smelt/core/error.hpp>
 #include <smelt/train/checkpoint.hpp>
+#include <smelt/train/options.hpp>
 #include <string>
 
 namespace smelt {
@@ -15,6 +16,13 @@ namespace smelt {
   if (!state.is_object() || !state.contains("dtype")) return "fp32";
   const nlohmann::json& found = state.at("dtype");
   return found.is_string() ? found.get<std::string>() : found.dump();
+}
+
+/// Options of a state that do not name the optimiser are older than the choice: AdamW.
+inline void name_optimizer(nlohmann::json& state) {
+  if (!state.is_object() || !state.contains("options") || !state["options"].is_object()) return;
+  nlohmann::json& options = state["options"];
+  if (!options.contains("optimizer")) options["optimizer"] = name_of(optimizer_kind::adamw);
 }
 
 namespace detail {

@@ -50,7 +50,7 @@ class trainer final : public training {
                options.recompute ? saved_activations::inputs : saved_activations::all),
         weights_(model_.architecture()),
         gradients_(model_.architecture()),
-        optimizer_(model_.architecture()),
+        optimizer_(model_.architecture(), options.optimizer),
         batches_(static_cast<std::size_t>(options.accumulation)),
         step_flops_(
             static_cast<double>(flops(model_.architecture(), conventions::smelt, options.length).train_per_token) *
@@ -103,6 +103,7 @@ class trainer final : public training {
   void resume(const checkpoint& from) override {
     nlohmann::json saved = from.state;
     if (saved.is_object()) saved["dtype"] = dtype_of(saved);
+    name_optimizer(saved);
     detail::require_same(saved, identity(), from.folder.string());
     const std::int64_t skipped = detail::count_in(from, "skipped", from.step);
     const std::int64_t skip_run = detail::count_in(from, "skip_run", skipped);

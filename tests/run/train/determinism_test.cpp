@@ -47,8 +47,14 @@ spec looped_model() {
   return s;
 }
 
-train_options run_of(std::int64_t steps) {
-  return {.tokens = steps * 6 * 37, .length = 37, .sequences = 3, .accumulation = 2, .learning_rate = 8e-3, .seed = 11};
+train_options run_of(std::int64_t steps, optimizer_kind optimizer = optimizer_kind::adamw) {
+  return {.tokens = steps * 6 * 37,
+          .length = 37,
+          .sequences = 3,
+          .accumulation = 2,
+          .optimizer = optimizer,
+          .learning_rate = 8e-3,
+          .seed = 11};
 }
 
 /// All numbers of a run, as bits.
@@ -61,9 +67,9 @@ struct history {
 };
 
 template <class Executor>
-history run_with(Executor executor, const dataset& data, std::int64_t steps) {
+history run_with(Executor executor, const dataset& data, const train_options& options) {
   cpu<Executor> backend{std::move(executor)};
-  trainer<dynamic_arch, cpu<Executor>> run(dynamic_arch(looped_model()), backend, data, run_of(steps));
+  trainer<dynamic_arch, cpu<Executor>> run(dynamic_arch(looped_model()), backend, data, options);
   history h;
   while (!run.done()) {
     backend.fill_scratch(std::byte{0xFF});
@@ -87,15 +93,18 @@ std::string bytes_of(const std::filesystem::path& path) {
 
 TEST_CASE("fifty steps give the same bits with 1, 2, 3 and 7 threads", "[train][threads]") {
   const dataset data = text();
-  const history expected = run_with(serial_executor(), data, 50);
+  const optimizer_kind optimizer = GENERATE(optimizer_kind::adamw, optimizer_kind::muon);
+  INFO(name_of(optimizer));
+  const train_options options = run_of(50, optimizer);
+  const history expected = run_with(serial_executor(), data, options);
   REQUIRE(expected.losses.size() == 50);
   CHECK(std::bit_cast<double>(expected.losses.back()) < 0.8 * std::bit_cast<double>(expected.losses.front()));
   for (const int threads : {1, 2, 3, 7}) {
     INFO(threads << " threads");
-    CHECK((run_with(threads_executor(threads), data, 50) == expected));
+    CHECK((run_with(threads_executor(threads), data, options) == expected));
   }
 #if defined(SMELT_TBB_EXECUTOR)
-  CHECK((run_with(tbb_executor(3), data, 50) == expected));
+  CHECK((run_with(tbb_executor(3), data, options) == expected));
 #endif
 }
 
@@ -197,17 +206,18 @@ TEST_CASE("ten steps, a resume and ten more are twenty steps, to the last byte o
   backend_type backend{serial_executor()};
   using run_type = trainer<dynamic_arch, backend_type>;
 
-  run_type whole(dynamic_arch(looped_model()), backend, data, run_of(20));
+  const train_options options = run_of(20, GENERATE(optimizer_kind::adamw, optimizer_kind::muon));
+  run_type whole(dynamic_arch(looped_model()), backend, data, options);
   std::vector<double> losses;
   while (!whole.done()) losses.push_back(whole.advance().loss);
   const saved_checkpoint expected = whole.save(run_folder(folder.path() / "whole"), 1);
 
   {
-    run_type first(dynamic_arch(looped_model()), backend, data, run_of(20));
+    run_type first(dynamic_arch(looped_model()), backend, data, options);
     for (int i = 0; i < 10; ++i) first.advance();
     first.save(run_folder(folder.path() / "parts"), 1);
   }
-  run_type second(dynamic_arch(looped_model()), backend, data, run_of(20));
+  run_type second(dynamic_arch(looped_model()), backend, data, options);
   const found_checkpoint found = open_newest_checkpoint(folder.path() / "parts");
   REQUIRE(found.newest.has_value());
   // The state holds everything that the next step depends on.

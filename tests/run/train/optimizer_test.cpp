@@ -68,7 +68,7 @@ TEST_CASE("an update moves every weight by its own decay, in few ranges", "[trai
   for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
     const weight_layout layout(s);
-    const std::vector<parameter_range> ranges = moved_ranges(layout);
+    const std::vector<parameter_range> ranges = moved_by(optimizer_kind::adamw, layout).ranges;
     // By element: -1 is not moved, or whether it is decayed.
     std::vector<int> found(static_cast<std::size_t>(layout.size()), -1);
     for (std::size_t i = 0; i < ranges.size(); ++i) {
@@ -86,6 +86,31 @@ TEST_CASE("an update moves every weight by its own decay, in few ranges", "[trai
       const int expected = w == weight::balance_bias ? -1 : is_decayed(w) ? 1 : 0;
       CHECK(std::all_of(found.begin() + p.offset, found.begin() + p.offset + p.size(),
                         [&](int f) { return f == expected; }));
+    });
+  }
+}
+
+TEST_CASE("Muon moves the matrices between embedding and head, every expert's by themselves, and AdamW the rest",
+          "[train]") {
+  for (const auto& [name, s] : smelt_test::all_variants()) {
+    INFO(name);
+    const weight_layout layout(s);
+    const moved_weights moved = moved_by(optimizer_kind::muon, layout);
+    std::vector<int> movers(static_cast<std::size_t>(layout.size()), 0);  // 1: AdamW, 2: Muon, 3: both
+    for (const parameter_range& r : moved.ranges)
+      for (std::int64_t i = r.first; i < r.first + r.size; ++i) movers[static_cast<std::size_t>(i)] += 1;
+    for (const matrix_range& m : moved.matrices)
+      for (std::int64_t i = m.first; i < m.first + m.rows * m.cols; ++i) movers[static_cast<std::size_t>(i)] += 2;
+    layout.for_each([&](weight w, int layer, const weight_place& p) {
+      INFO(describe(s, w, layer));
+      const bool is_edge = w == weight::embedding || w == weight::head || w == weight::router;
+      const int expected = w == weight::balance_bias ? 0 : is_edge || !is_decayed(w) ? 1 : 2;
+      CHECK(std::all_of(movers.begin() + p.offset, movers.begin() + p.offset + p.size(),
+                        [&](int m) { return m == expected; }));
+      const bool is_stacked = w == weight::expert_gate || w == weight::expert_up || w == weight::expert_down;
+      if (expected != 2) return;
+      const auto inside = [&](const matrix_range& m) { return m.first >= p.offset && m.first < p.offset + p.size(); };
+      CHECK(std::count_if(moved.matrices.begin(), moved.matrices.end(), inside) == (is_stacked ? s.experts.stored : 1));
     });
   }
 }

@@ -27,6 +27,7 @@ TEST_CASE("no number of an option may be NaN, infinite or negative", "[train]") 
                                                     {"beta1", &train_options::beta1},
                                                     {"beta2", &train_options::beta2},
                                                     {"eps", &train_options::eps},
+                                                    {"momentum", &train_options::momentum},
                                                     {"clip", &train_options::clip},
                                                     {"balance", &train_options::balance},
                                                     {"z", &train_options::z},

@@ -439,6 +439,7 @@ TEST_CASE("every option that decides the numbers is compared at resume", "[train
   refused("beta1", [](auto& o) { o.beta1 = 0.8; });
   refused("beta2", [](auto& o) { o.beta2 = 0.99; });
   refused("eps", [](auto& o) { o.eps = 1e-9; });
+  refused("optimizer", [](auto& o) { o.optimizer = optimizer_kind::muon; });
   refused("clip", [](auto& o) { o.clip = 0; });
   refused("balance", [](auto& o) { o.balance = 0; });
   refused("z", [](auto& o) { o.z = 0; });
@@ -473,6 +474,34 @@ TEST_CASE("a run goes on with the products it began with", "[train]") {
   state.erase("dtype");  // from before there was a choice
   run.resume(saved_as("old"));
   CHECK(run.step() == 1);
+}
+
+TEST_CASE("a run goes on with the optimizer it began with", "[train]") {
+  const dataset data = text();
+  serial backend{serial_executor(1)};
+  const smelt_test::temporary_folder folder;
+  train_options with_muon = quick(4);
+  with_muon.optimizer = optimizer_kind::muon;
+  trainer<dynamic_arch, serial> run(dynamic_arch(small_model()), backend, data, with_muon);
+  run.save(run_folder(folder.path()), 1);
+  checkpoint saved = *open_newest_checkpoint(folder.path()).newest;
+  const auto resumed = [&](const train_options& options) {
+    trainer<dynamic_arch, serial> other(dynamic_arch(small_model()), backend, data, options);
+    other.resume(saved);
+  };
+  CHECK_NOTHROW(resumed(with_muon));
+  train_options other = with_muon;
+  other.momentum = 0.95;
+  CHECK_THROWS_WITH(resumed(other),
+                    ContainsSubstring("\n  options/momentum: the checkpoint has 0.9, this run has 0.95"));
+  CHECK_THROWS_WITH(resumed(quick(4)),
+                    ContainsSubstring("\n  options/optimizer: the checkpoint has \"muon\", this run has "
+                                      "\"adamw\""));
+  // From before there was a choice.
+  saved.state["options"].erase("optimizer");
+  saved.state["options"].erase("momentum");
+  CHECK_NOTHROW(resumed(quick(4)));
+  CHECK_THROWS_WITH(resumed(with_muon), ContainsSubstring("\n  options/optimizer: the checkpoint has \"adamw\""));
 }
 
 TEST_CASE("products in bf16 learn what products in fp32 learn", "[train]") {

@@ -297,6 +297,11 @@ class cpu {
   }
   void settle(const_vector array) { cpu_ops::detail::settle(context_, array); }
 
+  void muon(const muon_step& numbers, std::span<const matrix_range> matrices, vector gradient, vector weight,
+            vector momentum) {
+    SMELT_RUN(muon, context_, numbers, matrices, gradient, weight, momentum);
+  }
+
  private:
   cpu_ops::context context_;
   compute_type compute_;

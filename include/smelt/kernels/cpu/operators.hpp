@@ -30,6 +30,7 @@
 #include <smelt/kernels/reference/attention_input.hpp>
 #include <smelt/kernels/reference/cross_entropy.hpp>
 #include <smelt/kernels/reference/experts.hpp>
+#include <smelt/kernels/reference/muon.hpp>
 #include <smelt/kernels/reference/pool.hpp>
 #include <smelt/kernels/reference/route.hpp>
 #include <smelt/kernels/reference/write_back.hpp>

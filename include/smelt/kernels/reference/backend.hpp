@@ -17,6 +17,7 @@
 #include <smelt/kernels/reference/experts.hpp>
 #include <smelt/kernels/reference/group_by_expert.hpp>
 #include <smelt/kernels/reference/linear.hpp>
+#include <smelt/kernels/reference/muon.hpp>
 #include <smelt/kernels/reference/norm.hpp>
 #include <smelt/kernels/reference/pool.hpp>
 #include <smelt/kernels/reference/rms_norm.hpp>
@@ -217,6 +218,11 @@ struct reference {
     adamw(numbers, ranges, gradient, weight, first, second);
   }
   void settle(const_vector) const noexcept {}
+
+  void muon(const muon_step& numbers, std::span<const matrix_range> matrices, vector gradient, vector weight,
+            vector momentum) const {
+    reference_ops::muon<Scalar>(numbers, matrices, gradient, weight, momentum);
+  }
 };
 
 static_assert(Backend<reference<double>>);

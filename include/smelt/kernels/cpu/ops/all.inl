@@ -20,6 +20,7 @@
 #include <smelt/kernels/cpu/ops/experts.inl>
 #include <smelt/kernels/cpu/ops/experts_backward.inl>
 #include <smelt/kernels/cpu/ops/linear.inl>
+#include <smelt/kernels/cpu/ops/muon.inl>
 // The head packs its weights as a projection does.
 #include <smelt/kernels/cpu/ops/cross_entropy.inl>
 // A norm is a sum of products.

@@ -1,0 +1,158 @@
+// How does a gradient move a matrix? Muon: by its smoothed direction, with all singular values brought to 1. A task
+// takes a matrix, which is worked on as a tall one: its products then read both operands where they are.
+
+namespace smelt::cpu_ops::SMELT_SET {
+
+namespace detail {
+
+// An epilogue: to = of_sum * sum + of_from * from.
+struct weighted_sum {
+  float* to;
+  const float* from;
+  std::int64_t stride;
+  float of_sum;
+  float of_from;
+
+  template <int Vectors>
+  [[gnu::always_inline]] void operator()(std::int64_t row, std::int64_t col, std::int64_t cols,
+                                         const floats (&sums)[Vectors]) const noexcept {
+    const std::int64_t at = row * stride + col;
+    each_vector(cols, sums, [&](floats sum, auto get, auto put) {
+      put(to + at, fused(broadcast(of_sum), sum, rounded(of_from * get(from + at))));
+    });
+  }
+};
+
+// to[cols, rows] = the transpose of from[rows, cols].
+inline void transpose_matrix(const float* from, std::int64_t from_stride, std::int64_t rows, std::int64_t cols,
+                             float* to, std::int64_t to_stride) noexcept {
+  for (std::int64_t i = 0; i < rows; i += lanes) {
+    const std::int64_t high = (std::min)(lanes, rows - i);
+    for (std::int64_t j = 0; j < cols; j += lanes) {
+      const std::int64_t wide = (std::min)(lanes, cols - j);
+      floats square[lanes];
+#pragma GCC unroll 16
+      for (std::int64_t k = 0; k < lanes; ++k) {
+        const float* row = from + (i + k) * from_stride + j;
+        square[k] = k >= high ? floats{} : wide == lanes ? load(row) : load_partial(row, wide);
+      }
+      SMELT_SET::transpose(square);
+#pragma GCC unroll 16
+      for (std::int64_t k = 0; k < lanes; ++k) {
+        if (k >= wide) break;
+        float* row = to + (j + k) * to_stride + i;
+        if (high == lanes) {
+          store(row, square[k]);
+        } else {
+          store_partial(row, square[k], high);
+        }
+      }
+    }
+  }
+}
+
+// The smoothed direction of a matrix, with momentum and gradient moved on; returns its greatest magnitude.
+inline float look_ahead(const muon_step& numbers, std::int64_t size, float* gradient, float* momentum,
+                        float* ahead) noexcept {
+  const auto scale = static_cast<float>(numbers.gradient_scale);
+  const auto keep = static_cast<float>(numbers.momentum);
+  const auto take = static_cast<float>(1 - numbers.momentum);
+  floats largest = {};
+  for_vectors(size, [&](auto get, auto put) {
+    const floats part = take * (get(gradient) * scale);
+    const floats moved = keep * get(momentum) + part;
+    const floats there = keep * moved + part;
+    put(gradient, floats{});
+    put(momentum, moved);
+    put(ahead, there);
+    const floats magnitude = there < 0.0F ? -there : there;
+    largest = magnitude > largest ? magnitude : largest;
+  });
+  return greatest_lane(largest);
+}
+
+// Brings the singular values of x[rows, cols], rows `stride` apart, to 1; its columns are padded with zeros to whole
+// panels. `other` is as large. Returns the one of both that holds the result.
+inline float* make_orthogonal(arena& memory, float* x, float* other, std::int64_t rows, std::int64_t cols,
+                              std::int64_t stride) {
+  float* gram = memory.take<float>(cols * stride).data();
+  float* factor = memory.take<float>(cols * stride).data();
+  float of_gram = 1;
+  float of_x = 1;
+  for (const odd_quintic& step : orthogonal_steps) {
+    multiply(column_operand<float>{x, stride}, stored_operand{x, stride}, cols, rows, stride,
+             affine{.to = gram, .stride = stride});
+    if (&step == &orthogonal_steps[0]) {
+      // Its norm is at least the square of the greatest singular value.
+      const float norm = std::sqrt(dot(gram, gram, cols * stride));
+      of_gram = 1 / norm;
+      of_x = 1 / std::sqrt(norm);
+    }
+    multiply(row_operand<float>{gram, stride}, stored_operand{gram, stride}, cols, cols, stride,
+             weighted_sum{factor, gram, stride, static_cast<float>(step.x5) * of_gram * of_gram,
+                          static_cast<float>(step.x3) * of_gram});
+    multiply(row_operand<float>{x, stride}, stored_operand{factor, stride}, rows, cols, stride,
+             weighted_sum{other, x, stride, of_x, static_cast<float>(step.x) * of_x});
+    std::swap(x, other);
+    of_gram = 1;
+    of_x = 1;
+  }
+  return x;
+}
+
+}  // namespace detail
+
+/// One update of weight and momentum of the matrices, which ascend; their gradients become 0: see the reference. With a
+/// learning rate of 0 the weights keep their bits, whatever the decay.
+inline void muon(context& c, const muon_step& numbers, std::span<const matrix_range> matrices,
+                 std::span<float> gradient, std::span<float> weight, std::span<float> momentum) {
+  reference_ops::detail::check_muon(matrices, gradient, weight, momentum);
+  const auto rate = static_cast<float>(numbers.learning_rate);
+  const auto decay = static_cast<float>(numbers.weight_decay);
+  c.for_each(static_cast<std::int64_t>(matrices.size()), [&](std::int64_t task) {
+    const matrix_range& m = matrices[task];
+    const arena_loan memory = c.lend();
+    const std::int64_t size = m.rows * m.cols;
+    float* ahead = memory->take<float>(size).data();
+    const float greatest =
+        detail::look_ahead(numbers, size, gradient.data() + m.first, momentum.data() + m.first, ahead);
+    if (rate == 0) return;
+    float* w = weight.data() + m.first;
+    if (greatest == 0) {
+      for_vectors(size, [&](auto get, auto put) { put(w, get(w) - rate * (decay * get(w))); });
+      return;
+    }
+    // So that no square overflows or vanishes.
+    for_vectors(size, [&](auto get, auto put) { put(ahead, get(ahead) / greatest); });
+    const bool wide = m.rows < m.cols;
+    const std::int64_t rows = (std::max)(m.rows, m.cols);
+    const std::int64_t cols = (std::min)(m.rows, m.cols);
+    const std::int64_t stride = (cols + panel_width - 1) / panel_width * panel_width;
+    const std::span<float> x = memory->take<float>(rows * stride);
+    float* other = memory->take<float>(rows * stride).data();
+    if (stride > cols) std::fill(x.begin(), x.end(), 0.0F);
+    if (wide) {
+      detail::transpose_matrix(ahead, m.cols, m.rows, m.cols, x.data(), stride);
+    } else {
+      for (std::int64_t i = 0; i < rows; ++i) std::copy_n(ahead + i * cols, cols, x.data() + i * stride);
+    }
+    const float* direction = detail::make_orthogonal(*memory, x.data(), other, rows, cols, stride);
+    std::int64_t direction_stride = stride;
+    if (wide) {
+      detail::transpose_matrix(direction, stride, rows, cols, ahead, m.cols);
+      direction = ahead;
+      direction_stride = m.cols;
+    }
+    const auto scale = static_cast<float>(muon_scale(m));
+    for (std::int64_t i = 0; i < m.rows; ++i) {
+      const float* by = direction + i * direction_stride;
+      float* row = w + i * m.cols;
+      for_vectors(m.cols, [&](auto get, auto put) {
+        const floats old = get(row);
+        put(row, old - rate * (scale * get(by) + decay * old));
+      });
+    }
+  });
+}
+
+}  // namespace smelt::cpu_ops::SMELT_SET
