@@ -17,16 +17,17 @@ struct odd_quintic {
   double x5;
 };
 
-/// Each is the odd quintic with the least greatest distance from 1 on the interval that those before it left, the first
-/// on [0.02, 1]: singular values from there on end within 0.094 of 1, those below grow up to 55-fold and stay below
-/// 1.094. The greatest singular value must be at most 1. Two steps more, from 0.001 on, train no better and cost twice
-/// as much.
+/// Each is the odd quintic with the least greatest distance from 1 on the interval that those before it left (Amsel and
+/// others 2025, "The Polar Express"), the first on [0.02, 1]: singular values from there on end within 0.094 of 1,
+/// those below grow up to 55-fold and stay below 1.094. The greatest must be at most 1. Five steps, from 0.001 on, cost
+/// two thirds more and reach losses that differ by less than a seed's.
 inline constexpr odd_quintic orthogonal_steps[] = {{7.71097024, -22.1137571, 16.2487444},
                                                    {3.21527628, -2.4111724, 0.501300103},
                                                    {2.21830779, -1.59398999, 0.410748053}};
 
 /// What an orthogonal direction [rows, cols] is multiplied by, so that its elements have the root mean square of
-/// AdamW's, 0.2, whatever the shape: both optimisers then want much the same learning rate.
+/// AdamW's, 0.2, whatever the shape: both optimisers then want much the same learning rate (Liu and others 2025, "Muon
+/// is scalable").
 [[nodiscard]] inline double muon_scale(const matrix_range& m) noexcept {
   return 0.2 * std::sqrt(static_cast<double>((std::max)(m.rows, m.cols)));
 }
