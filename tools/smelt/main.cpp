@@ -7,6 +7,7 @@
 #include <smelt/core/error.hpp>
 #include <smelt/core/nearest_name.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "command.hpp"
@@ -105,10 +106,12 @@ int main(int argc, char** argv) {
   add_probe(app, common, chosen);
   add_info(app, common, chosen);
   add_bench(app, common, chosen);
+#if SMELT_HAS_LAWS
   add_fit(app, common, chosen);
   add_gain(app, common, chosen);
   add_plan(app, common, chosen);
   add_law(app, common, chosen);
+#endif
   name_common_options(app);
 
   try {
@@ -118,6 +121,12 @@ int main(int argc, char** argv) {
     if (e.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return written(app.exit(e));
     // CLI11 only says that there is no command; the word that was meant as one is worth naming.
     if (app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-') {
+#if !SMELT_HAS_LAWS
+      for (const std::string_view left_out : {"fit", "gain", "plan", "law"})
+        if (argv[1] == left_out)
+          return fail("this build leaves out \"" + std::string(left_out) +
+                      "\" and the other commands of scaling laws; build with -DSMELT_BUILD_LAWS=ON for them");
+#endif
       std::vector<std::string> commands;
       for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());
       return fail("there is no command \"" + std::string(argv[1]) + "\"; did you mean \"" +

@@ -75,6 +75,27 @@ TEMPLATE_TEST_CASE("Muon brings singular values to 1 and keeps their directions"
   }
 }
 
+TEST_CASE("Muon brings singular values near 1 with every instruction set and type of products", "[muon]") {
+  for (const smelt::test::cpu_variant& variant : smelt::test::usable_variants()) {
+    INFO(variant.name());
+    const bool rounded = variant.compute == smelt::compute_type::bf16;
+    smelt::test::cpu_backend backend{smelt::threads_executor(2), variant.compute, variant.set};
+    for (const auto& [rows, cols] : {std::pair{32, 96}, {96, 32}, {49, 49}, {7, 33}}) {
+      INFO(rows << " x " << cols);
+      const auto least = (std::min)(rows, cols);
+      const matrix gradient = with_singular_values(rows, cols, spread_values(least, 0.05));
+      const matrix direction = direction_of(backend, gradient);
+      const Eigen::VectorXd values = svd_of(direction).singularValues();
+      CHECK(values.maxCoeff() < (rounded ? 1.13 : 1.094));
+      CHECK(values.minCoeff() > (rounded ? 0.87 : 0.906));
+      const decomposition of_gradient = svd_of(gradient);
+      const matrix turned = of_gradient.matrixU().transpose() * direction * of_gradient.matrixV();
+      const Eigen::VectorXd diagonal = turned.diagonal();
+      CHECK((turned - matrix(diagonal.asDiagonal())).cwiseAbs().maxCoeff() < (rounded ? 5e-2 : 1e-4));
+    }
+  }
+}
+
 TEMPLATE_TEST_CASE("no singular value passes 1.094, and small ones grow at most 55-fold", "[muon]",
                    SMELT_HOST_BACKENDS) {
   TestType backend = smelt::test::make_backend<TestType>();

@@ -299,7 +299,7 @@ class cpu {
 
   void muon(const muon_step& numbers, std::span<const matrix_range> matrices, vector gradient, vector weight,
             vector momentum) {
-    SMELT_RUN(muon, context_, numbers, matrices, gradient, weight, momentum);
+    SMELT_RUN_PRODUCT(muon, context_, numbers, matrices, gradient, weight, momentum);
   }
 
  private:

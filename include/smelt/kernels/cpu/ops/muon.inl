@@ -1,5 +1,5 @@
 // How does a gradient move a matrix? Muon: by its smoothed direction, with all singular values brought to 1. A task
-// takes a matrix, which is worked on as a tall one: its products then read both operands where they are.
+// takes a matrix, which is worked on as a tall one: products of floats then read both operands where they are.
 
 namespace smelt::cpu_ops::SMELT_SET {
 
@@ -71,28 +71,44 @@ inline float look_ahead(const muon_step& numbers, std::int64_t size, float* grad
   return greatest_lane(largest);
 }
 
+// The rows [depth, cols] of floats as a right operand: in place, or packed into `memory`. The columns are whole panels.
+template <class Element>
+[[nodiscard]] auto right_of(arena& memory, const float* from, std::int64_t depth, std::int64_t cols) {
+  if constexpr (std::is_same_v<Element, float>) {
+    static_cast<void>(memory);
+    static_cast<void>(depth);
+    return stored_operand{from, cols};
+  } else {
+    Element* packed = memory.take<Element>(packed_size<Element>(depth, cols)).data();
+    pack_rows([&](std::int64_t k) { return from + k * cols; }, depth, cols, 0, panel_count(cols), packed);
+    return packed_operand<Element>{packed, depth};
+  }
+}
+
 // Brings the singular values of x[rows, cols], rows `stride` apart, to 1; its columns are padded with zeros to whole
 // panels. `other` is as large. Returns the one of both that holds the result.
-inline float* make_orthogonal(arena& memory, float* x, float* other, std::int64_t rows, std::int64_t cols,
-                              std::int64_t stride) {
+template <class Element>
+float* make_orthogonal(arena& memory, float* x, float* other, std::int64_t rows, std::int64_t cols,
+                       std::int64_t stride) {
   float* gram = memory.take<float>(cols * stride).data();
   float* factor = memory.take<float>(cols * stride).data();
   float of_gram = 1;
   float of_x = 1;
   for (const odd_quintic& step : orthogonal_steps) {
-    multiply(column_operand<float>{x, stride}, stored_operand{x, stride}, cols, rows, stride,
-             affine{.to = gram, .stride = stride});
+    multiply(columns_of<Element>(memory, x, stride, cols, rows), right_of<Element>(memory, x, rows, stride), cols, rows,
+             stride, affine{.to = gram, .stride = stride});
     if (&step == &orthogonal_steps[0]) {
       // Its norm is at least the square of the greatest singular value.
       const float norm = std::sqrt(dot(gram, gram, cols * stride));
       of_gram = 1 / norm;
       of_x = 1 / std::sqrt(norm);
     }
-    multiply(row_operand<float>{gram, stride}, stored_operand{gram, stride}, cols, cols, stride,
+    multiply(rows_of<Element>(memory, gram, stride, cols, cols), right_of<Element>(memory, gram, cols, stride), cols,
+             cols, stride,
              weighted_sum{factor, gram, stride, static_cast<float>(step.x5) * of_gram * of_gram,
                           static_cast<float>(step.x3) * of_gram});
-    multiply(row_operand<float>{x, stride}, stored_operand{factor, stride}, rows, cols, stride,
-             weighted_sum{other, x, stride, of_x, static_cast<float>(step.x) * of_x});
+    multiply(rows_of<Element>(memory, x, stride, rows, cols), right_of<Element>(memory, factor, cols, stride), rows,
+             cols, stride, weighted_sum{other, x, stride, of_x, static_cast<float>(step.x) * of_x});
     std::swap(x, other);
     of_gram = 1;
     of_x = 1;
@@ -104,8 +120,9 @@ inline float* make_orthogonal(arena& memory, float* x, float* other, std::int64_
 
 /// One update of weight and momentum of the matrices, which ascend; their gradients become 0: see the reference. With a
 /// learning rate of 0 the weights keep their bits, whatever the decay.
-inline void muon(context& c, const muon_step& numbers, std::span<const matrix_range> matrices,
-                 std::span<float> gradient, std::span<float> weight, std::span<float> momentum) {
+template <class Element>
+void muon(context& c, const muon_step& numbers, std::span<const matrix_range> matrices, std::span<float> gradient,
+          std::span<float> weight, std::span<float> momentum) {
   reference_ops::detail::check_muon(matrices, gradient, weight, momentum);
   const auto rate = static_cast<float>(numbers.learning_rate);
   const auto decay = static_cast<float>(numbers.weight_decay);
@@ -136,7 +153,7 @@ inline void muon(context& c, const muon_step& numbers, std::span<const matrix_ra
     } else {
       for (std::int64_t i = 0; i < rows; ++i) std::copy_n(ahead + i * cols, cols, x.data() + i * stride);
     }
-    const float* direction = detail::make_orthogonal(*memory, x.data(), other, rows, cols, stride);
+    const float* direction = detail::make_orthogonal<Element>(*memory, x.data(), other, rows, cols, stride);
     std::int64_t direction_stride = stride;
     if (wide) {
       detail::transpose_matrix(direction, stride, rows, cols, ahead, m.cols);
