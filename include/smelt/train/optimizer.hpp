@@ -43,12 +43,29 @@ struct gradient_norm {
   return is_decayed(w) && w != weight::embedding && w != weight::head && w != weight::router;
 }
 
+/// How many matrices `w` is to Muon: every expert's are its own, and every head's of queries, keys and values.
+[[nodiscard]] constexpr int parts_of_muon(const spec& s, weight w) noexcept {
+  switch (w) {
+    case weight::expert_gate:
+    case weight::expert_up:
+    case weight::expert_down:
+      return s.experts.stored;
+    case weight::query:
+      return s.attention.heads;
+    case weight::key:
+    case weight::value:
+      return s.attention.kv_heads;
+    default:
+      return 1;
+  }
+}
+
 /// What moves which weights, in the order of the buffer.
 struct moved_weights {
   /// Elements that AdamW moves, as few ranges as there can be. The gaps of the layout hold zeros in gradients, weights
   /// and moments alike, and keep them.
   std::vector<parameter_range> ranges;
-  std::vector<matrix_range> matrices;  ///< that Muon moves; each expert's are its own
+  std::vector<matrix_range> matrices;  ///< that Muon moves
 };
 
 [[nodiscard]] inline moved_weights moved_by(optimizer_kind kind, const weight_layout& layout) {
@@ -57,8 +74,7 @@ struct moved_weights {
   layout.for_each([&](weight w, int, const weight_place& p) {
     if (w == weight::balance_bias) return;
     if (kind == optimizer_kind::muon && is_of_muon(w)) {
-      const bool stacked = w == weight::expert_gate || w == weight::expert_up || w == weight::expert_down;
-      const std::int64_t parts = stacked ? layout.architecture().experts.stored : 1;
+      const int parts = parts_of_muon(layout.architecture(), w);
       const std::int64_t rows = p.rows / parts;
       for (std::int64_t i = 0; i < parts; ++i) moved.matrices.push_back({p.offset + i * rows * p.cols, rows, p.cols});
       return;

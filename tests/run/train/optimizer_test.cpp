@@ -90,8 +90,9 @@ TEST_CASE("an update moves every weight by its own decay, in few ranges", "[trai
   }
 }
 
-TEST_CASE("Muon moves the matrices between embedding and head, every expert's by themselves, and AdamW the rest",
-          "[train]") {
+TEST_CASE(
+    "Muon moves the matrices between embedding and head, every expert's and head's by themselves, and AdamW the rest",
+    "[train]") {
   for (const auto& [name, s] : smelt_test::all_variants()) {
     INFO(name);
     const weight_layout layout(s);
@@ -107,10 +108,15 @@ TEST_CASE("Muon moves the matrices between embedding and head, every expert's by
       const int expected = w == weight::balance_bias ? 0 : is_edge || !is_decayed(w) ? 1 : 2;
       CHECK(std::all_of(movers.begin() + p.offset, movers.begin() + p.offset + p.size(),
                         [&](int m) { return m == expected; }));
-      const bool is_stacked = w == weight::expert_gate || w == weight::expert_up || w == weight::expert_down;
       if (expected != 2) return;
+      const bool is_of_experts = w == weight::expert_gate || w == weight::expert_up || w == weight::expert_down;
+      const bool is_of_kv_heads = w == weight::key || w == weight::value;
+      const int parts = is_of_experts        ? s.experts.stored
+                        : is_of_kv_heads     ? s.attention.kv_heads
+                        : w == weight::query ? s.attention.heads
+                                             : 1;
       const auto inside = [&](const matrix_range& m) { return m.first >= p.offset && m.first < p.offset + p.size(); };
-      CHECK(std::count_if(moved.matrices.begin(), moved.matrices.end(), inside) == (is_stacked ? s.experts.stored : 1));
+      CHECK(std::count_if(moved.matrices.begin(), moved.matrices.end(), inside) == parts);
     });
   }
 }
