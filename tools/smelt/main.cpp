@@ -123,7 +123,7 @@ int main(int argc, char** argv) {
     if (app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-') {
 #if !SMELT_HAS_LAWS
       for (const std::string_view left_out : {"fit", "gain", "plan", "law"})
-        if (argv[1] == left_out)
+        if (std::find(argv + 1, argv + argc, left_out) != argv + argc)
           return fail("this build leaves out \"" + std::string(left_out) +
                       "\" and the other commands of scaling laws; build with -DSMELT_BUILD_LAWS=ON for them");
 #endif

@@ -26,7 +26,7 @@ struct adamw_step {
 /// Numbers of one Muon update (orthogonalised momentum, decoupled weight decay).
 struct muon_step {
   double learning_rate = 0;
-  double momentum = 0.95;
+  double momentum = 0.9;
   double weight_decay = 0;
   double gradient_scale = 1;  ///< multiplies every gradient first (clipping, averaging)
 };

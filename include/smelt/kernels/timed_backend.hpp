@@ -190,8 +190,13 @@ class timed {
     }
   void muon(const muon_step& numbers, std::span<const matrix_range> matrices, Arguments&&... arguments) {
     double flop = 0;
-    for (const matrix_range& m : matrices) flop += orthogonal_flop(m);
-    const clock running(*this, "muon", flop, detail::bytes_of(arguments...));
+    double bytes = 0;
+    for (const matrix_range& m : matrices) {
+      flop += orthogonal_flop(m);
+      bytes +=
+          3 * static_cast<double>(m.rows * m.cols * std::int64_t{sizeof(scalar)});  // of the arrays' matrices alone
+    }
+    const clock running(*this, "muon", flop, bytes);
     inner_.muon(numbers, matrices, std::forward<Arguments>(arguments)...);
   }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <iterator>
 #include <limits>
+#include <smelt/core/error.hpp>
 #include <smelt/kernels/backend.hpp>
 #include <smelt/model/weights.hpp>
 #include <smelt/train/options.hpp>
@@ -134,7 +135,7 @@ template <class Scalar>
 class optimizer {
  public:
   explicit optimizer(const spec& s, optimizer_kind kind = optimizer_kind::adamw)
-      : first_(s), second_(s), moved_(moved_by(kind, first_.layout())) {}
+      : kind_(kind), first_(s), second_(s), moved_(moved_by(kind, first_.layout())) {}
 
   [[nodiscard]] weight_buffer<Scalar>& first_moment() noexcept { return first_; }
   [[nodiscard]] const weight_buffer<Scalar>& first_moment() const noexcept { return first_; }
@@ -142,7 +143,7 @@ class optimizer {
   [[nodiscard]] const weight_buffer<Scalar>& second_moment() const noexcept { return second_; }
 
   /// Applies update number `update` (1-based) with gradients multiplied by `gradient_scale`, and sets them to 0. The
-  /// gradients must be finite (norm_of tells).
+  /// gradients must be finite (norm_of tells). Throws errc::invalid_argument when `o` is for another kind.
   template <Backend B>
   void apply(B& backend, const train_options& o, double learning_rate, double gradient_scale, std::int64_t update,
              weight_buffer<Scalar>& gradients, weight_buffer<Scalar>& weights) {
@@ -165,6 +166,9 @@ class optimizer {
   template <Backend B>
   void move_matrices(B& backend, const train_options& o, double learning_rate, double gradient_scale,
                      weight_buffer<Scalar>& gradients, weight_buffer<Scalar>& weights) {
+    if (o.optimizer != kind_)
+      throw error(errc::invalid_argument, std::string("the options want the optimizer ") + name_of(o.optimizer) +
+                                              ", this one was made as " + name_of(kind_));
     if (moved_.matrices.empty()) return;
     backend.muon({.learning_rate = learning_rate,
                   .momentum = o.momentum,
@@ -184,6 +188,7 @@ class optimizer {
             .step = update};
   }
 
+  optimizer_kind kind_;
   weight_buffer<Scalar> first_;
   weight_buffer<Scalar> second_;
   moved_weights moved_;

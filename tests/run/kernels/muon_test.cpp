@@ -96,6 +96,29 @@ TEST_CASE("Muon brings singular values near 1 with every instruction set and typ
   }
 }
 
+TEST_CASE("one direction alone ends near 1, however it is rounded", "[muon]") {
+  for (const smelt::test::cpu_variant& variant : smelt::test::usable_variants()) {
+    INFO(variant.name());
+    smelt::test::cpu_backend backend{smelt::threads_executor(2), variant.compute, variant.set};
+    for (const auto& [rows, cols] : {std::pair{128, 32}, {32, 128}, {32, 16}, {12, 8}, {4, 3}, {2, 1}}) {
+      for (unsigned seed = 1; seed <= 25; ++seed) {
+        for (const double power : {1.0, 3.0}) {  // 3: a few elements are most of it
+          INFO(rows << " x " << cols << ", seed " << seed << ", power " << power);
+          const auto column = [&](std::int64_t size, unsigned at) {
+            std::vector<double> entries = smelt::test::normal_numbers(size, at, 1);
+            for (double& e : entries) e = std::copysign(std::pow(std::abs(e), power), e);
+            return Eigen::VectorXd(Eigen::Map<const Eigen::VectorXd>(entries.data(), size));
+          };
+          const matrix gradient = column(rows, 2 * seed) * column(cols, 2 * seed + 1).transpose();
+          const double found = svd_of(direction_of(backend, gradient)).singularValues()[0];
+          CHECK(found > 0.84);
+          CHECK(found < 1.13);
+        }
+      }
+    }
+  }
+}
+
 TEMPLATE_TEST_CASE("no singular value passes 1.094, and small ones grow at most 55-fold", "[muon]",
                    SMELT_HOST_BACKENDS) {
   TestType backend = smelt::test::make_backend<TestType>();

@@ -121,6 +121,22 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("an optimizer refuses options for another one, and changes nothing", "[train]") {
+  reference<float> backend;
+  const spec s = smelt_test::tiny;
+  weight_buffer<float> g = smelt_test::random_weights<float>(s);
+  weight_buffer<float> w = smelt_test::random_weights<float>(s);
+  const weight_buffer<float> before = smelt_test::random_weights<float>(s);
+  optimizer<float> adamw(s);
+  CHECK_THROWS_WITH(adamw.apply(backend, {.optimizer = optimizer_kind::muon}, 0.1, 1.0, 1, g, w),
+                    "the options want the optimizer muon, this one was made as adamw");
+  optimizer<float> muon(s, optimizer_kind::muon);
+  CHECK_THROWS_WITH(muon.apply(backend, {}, 0.1, 1.0, 1, g, w),
+                    "the options want the optimizer adamw, this one was made as muon");
+  CHECK(std::equal(w.all().begin(), w.all().end(), before.all().begin()));
+  CHECK(std::equal(g.all().begin(), g.all().end(), before.all().begin()));
+}
+
 TEST_CASE("every weight is described by its own name", "[train]") {
   spec s = smelt_test::tiny;
   s.layers = 4;

@@ -98,8 +98,10 @@ float* make_orthogonal(arena& memory, float* x, float* other, std::int64_t rows,
     multiply(columns_of<Element>(memory, x, stride, cols, rows), right_of<Element>(memory, x, rows, stride), cols, rows,
              stride, affine{.to = gram, .stride = stride});
     if (&step == &orthogonal_steps[0]) {
-      // Its norm is at least the square of the greatest singular value.
-      const float norm = std::sqrt(dot(gram, gram, cols * stride));
+      // Its norm is at least the square of the greatest singular value, up to the rounding of bf16: a value above 1,
+      // which the first step is steep at, would grow.
+      constexpr float margin = word_depth<Element> > 1 ? 1.02F : 1.0F;
+      const float norm = margin * std::sqrt(dot(gram, gram, cols * stride));
       of_gram = 1 / norm;
       of_x = 1 / std::sqrt(norm);
     }
