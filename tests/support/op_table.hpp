@@ -755,6 +755,11 @@ struct muon_case : op_base {
     variant = label("n", count) + label("_rows", rows) + label("_cols", cols) + (deviation < 1e-10 ? "_faint" : "");
     const std::int64_t size = count * (rows * cols + 3);
     for (std::int64_t i = 0; i < count; ++i) matrices.push_back({i * (rows * cols + 3) + 3, rows, cols});
+    // Three polynomials, each the square of the smaller side, its square, and the product with it.
+    const auto less = static_cast<double>((std::min)(rows, cols));
+    const auto more = static_cast<double>((std::max)(rows, cols));
+    forward_flops =
+        static_cast<double>(count) * 3 * (2 * less * less * more + 2 * std::pow(less, 3) + 2 * less * less * more);
     inputs = {{"gradient", normal(size, 1, deviation), gradient::none},
               {"weight", normal(size, 2), gradient::none},
               {"momentum", normal(size, 3, deviation), gradient::none}};
