@@ -5,23 +5,10 @@ namespace smelt::cpu_ops::SMELT_SET {
 
 namespace detail {
 
-// An epilogue: to = of_sum * sum + of_from * from.
-struct weighted_sum {
-  float* to;
-  const float* from;
-  std::int64_t stride;
-  float of_sum;
-  float of_from;
-
-  template <int Vectors>
-  [[gnu::always_inline]] void operator()(std::int64_t row, std::int64_t col, std::int64_t cols,
-                                         const floats (&sums)[Vectors]) const noexcept {
-    const std::int64_t at = row * stride + col;
-    each_vector(cols, sums, [&](floats sum, auto get, auto put) {
-      put(to + at, fused(broadcast(of_sum), sum, rounded(of_from * get(from + at))));
-    });
-  }
-};
+// to = factor * from, of whole vectors.
+inline void scale(const float* from, float factor, std::int64_t size, float* to) noexcept {
+  for (std::int64_t i = 0; i < size; i += lanes) store(to + i, rounded(factor * load(from + i)));
+}
 
 // to[cols, rows] = the transpose of from[rows, cols].
 inline void transpose_matrix(const float* from, std::int64_t from_stride, std::int64_t rows, std::int64_t cols,
@@ -105,12 +92,12 @@ float* make_orthogonal(arena& memory, float* x, float* other, std::int64_t rows,
       of_gram = 1 / norm;
       of_x = 1 / std::sqrt(norm);
     }
+    scale(gram, static_cast<float>(step.x3) * of_gram, cols * stride, factor);
     multiply(rows_of<Element>(memory, gram, stride, cols, cols), right_of<Element>(memory, gram, cols, stride), cols,
-             cols, stride,
-             weighted_sum{factor, gram, stride, static_cast<float>(step.x5) * of_gram * of_gram,
-                          static_cast<float>(step.x3) * of_gram});
+             cols, stride, affine{factor, stride, static_cast<float>(step.x5) * of_gram * of_gram, factor, stride});
+    scale(x, static_cast<float>(step.x) * of_x, rows * stride, other);
     multiply(rows_of<Element>(memory, x, stride, rows, cols), right_of<Element>(memory, factor, cols, stride), rows,
-             cols, stride, weighted_sum{other, x, stride, of_x, static_cast<float>(step.x) * of_x});
+             cols, stride, affine{other, stride, of_x, other, stride});
     std::swap(x, other);
     of_gram = 1;
     of_x = 1;
