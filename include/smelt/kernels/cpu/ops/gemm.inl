@@ -363,9 +363,21 @@ struct product {
   Epilogue epilogue;
 };
 
+// Hands the sums of a tile to an epilogue. Most of a tile's code, and little of the time of those at the edges.
+template <class Epilogue, int Panels, int Vectors>
+SMELT_ONCE void finish_edge(const Epilogue& epilogue, std::int64_t row, std::int64_t rows, std::int64_t col,
+                            std::int64_t cols, const floats (*sums)[Panels][Vectors]) noexcept {
+  for (std::int64_t i = 0; i < rows; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < Panels; ++j) {
+      epilogue(row + i, col + j * panel_width, Panels > 1 ? panel_width : cols, sums[i][j]);
+    }
+  }
+}
+
 // Sums of `Rows` rows and `Panels` panels of `Vectors` vectors, in registers. The panels' first word is the right
-// operand's word `word`; `cols` columns of them are the product's.
-template <int Rows, int Panels, int Vectors, class Product>
+// operand's word `word`; `cols` columns of them are the product's. The last rows of a product are an edge.
+template <int Rows, int Panels, int Vectors, bool Edge, class Product>
 [[gnu::always_inline]] inline void multiply_tile(const Product& p, std::int64_t row, std::int64_t word,
                                                  std::int64_t col, std::int64_t cols) noexcept {
   using element = typename Product::element;
@@ -411,24 +423,30 @@ template <int Rows, int Panels, int Vectors, class Product>
       }
     }
   }
+  // Only the last panel holds fewer columns than its vectors.
+  constexpr std::int64_t whole = Vectors * lanes;
+  if (Edge || (Panels == 1 && cols < whole)) {
+    floats copy[Rows][Panels][Vectors];
+    __builtin_memcpy(copy, sums, sizeof copy);
+    finish_edge(epilogue, row, Rows, col, cols, copy);
+    return;
+  }
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 4
-    for (int j = 0; j < Panels; ++j) {
-      epilogue(row + i, col + j * panel_width, Panels > 1 ? panel_width : cols, sums[i][j]);
-    }
+    for (int j = 0; j < Panels; ++j) epilogue(row + i, col + j * panel_width, whole, sums[i][j]);
   }
 }
 
 // Rows [row, rows) of so many panels: full tiles of `Rows`, then of the greatest power of 2 below, down to a single
 // row.
-template <int Rows, int Panels, int Vectors, class Product>
+template <int Rows, int Panels, int Vectors, bool Edge = false, class Product>
 SMELT_ONCE void multiply_rows(const Product& p, std::int64_t row, std::int64_t rows, std::int64_t word,
                               std::int64_t col, std::int64_t cols) noexcept {
-  for (; row + Rows <= rows; row += Rows) multiply_tile<Rows, Panels, Vectors>(p, row, word, col, cols);
+  for (; row + Rows <= rows; row += Rows) multiply_tile<Rows, Panels, Vectors, Edge>(p, row, word, col, cols);
   if constexpr (Rows > 1) {
     constexpr int fewer = int{std::bit_floor(unsigned{Rows - 1})};
-    if (row < rows) multiply_rows<fewer, Panels, Vectors>(p, row, rows, word, col, cols);
+    if (row < rows) multiply_rows<fewer, Panels, Vectors, true>(p, row, rows, word, col, cols);
   }
 }
 
