@@ -219,21 +219,25 @@ class decoder {
     const matrix_view<scalar> input =
         first(all.layers[static_cast<std::size_t>(e.index)].input.view(), rows_coming(e, count));
     matrix_view<const scalar> wide = first(a.stream.view(), count);
-    if (e.plan.compression > 1) {
-      const matrix_view<scalar> tokens = visits_[static_cast<std::size_t>(e.visit)].tokens.view();
-      const std::int64_t pending = size_ % e.plan.compression;
-      std::copy_n(a.stream.view().data, count * s.width, tokens.data + pending * s.width);
-      const matrix_view<scalar> pooled = is_narrow(e.plan) ? first(a.pooled.view(), input.rows) : input;
-      if (input.rows > 0)
-        backend_.pool(detail::pool_shape_of(s, e.plan), first(tokens, pending + count),
-                      weights_(weight::encoder, e.visit), detail::one_document, pending + count, pooled);
-      // The tokens of the next chunk so far.
-      const std::int64_t rest = (pending + count) % e.plan.compression;
-      std::copy_n(tokens.data + (pending + count - rest) * s.width, rest * s.width, tokens.data);
-      wide = pooled;
+    if constexpr (may_have<A>(has_compressed_visits)) {
+      if (e.plan.compression > 1) {
+        const matrix_view<scalar> tokens = visits_[static_cast<std::size_t>(e.visit)].tokens.view();
+        const std::int64_t pending = size_ % e.plan.compression;
+        std::copy_n(a.stream.view().data, count * s.width, tokens.data + pending * s.width);
+        const matrix_view<scalar> pooled = is_narrow(e.plan) ? first(a.pooled.view(), input.rows) : input;
+        if (input.rows > 0)
+          backend_.pool(detail::pool_shape_of(s, e.plan), first(tokens, pending + count),
+                        weights_(weight::encoder, e.visit), detail::one_document, pending + count, pooled);
+        // The tokens of the next chunk so far.
+        const std::int64_t rest = (pending + count) % e.plan.compression;
+        std::copy_n(tokens.data + (pending + count - rest) * s.width, rest * s.width, tokens.data);
+        wide = pooled;
+      }
     }
-    if (is_narrow(e.plan) && input.rows > 0)
-      backend_.linear(detail::down_shape(s, e.plan), wide, weights_(weight::stream_down, e.visit), input);
+    if constexpr (may_have<A>(has_narrow_visits)) {
+      if (is_narrow(e.plan) && input.rows > 0)
+        backend_.linear(detail::down_shape(s, e.plan), wide, weights_(weight::stream_down, e.visit), input);
+    }
   }
 
   /// From what the visit did to the streams of `count` tokens behind it.
@@ -245,25 +249,31 @@ class decoder {
     const matrix_view<const scalar> input = first(all.layers[static_cast<std::size_t>(entry)].input.view(), rows);
     const matrix_view<const scalar> before = first(a.stream.view(), count);
     const matrix_view<scalar> to = all.stream_behind(steps, e.index);
-    const linear_shape up = detail::up_shape(s, e.plan);
-    if (e.plan.compression == 1) {
-      const matrix_view<scalar> increment = first(a.narrow_increment.view(), rows);
-      backend_.difference(first(constant_view(a.output), rows), input, increment);
-      backend_.add_linear(up, 1.0, before, increment, weights_(weight::stream_up, e.visit), to);
-      return;
+    [[maybe_unused]] const linear_shape up = detail::up_shape(s, e.plan);
+    if constexpr (may_have<A>(has_narrow_visits)) {
+      if (e.plan.compression == 1) {
+        const matrix_view<scalar> increment = first(a.narrow_increment.view(), rows);
+        backend_.difference(first(constant_view(a.output), rows), input, increment);
+        backend_.add_linear(up, 1.0, before, increment, weights_(weight::stream_up, e.visit), to);
+        return;
+      }
     }
-    const matrix_view<scalar> increments = visits_[static_cast<std::size_t>(e.visit)].increments.view();
-    const matrix_view<scalar> coming(increments.data + s.width, rows, s.width);
-    if (rows > 0) {
-      const matrix_view<scalar> increment = is_narrow(e.plan) ? first(a.narrow_increment.view(), rows) : coming;
-      backend_.difference(first(constant_view(a.output), rows), input, increment);
-      if (is_narrow(e.plan)) backend_.linear(up, increment, weights_(weight::stream_up, e.visit), coming);
+    if constexpr (may_have<A>(has_compressed_visits)) {
+      const matrix_view<scalar> increments = visits_[static_cast<std::size_t>(e.visit)].increments.view();
+      const matrix_view<scalar> coming(increments.data + s.width, rows, s.width);
+      if (rows > 0) {
+        const matrix_view<scalar> increment = is_narrow(e.plan) ? first(a.narrow_increment.view(), rows) : coming;
+        backend_.difference(first(constant_view(a.output), rows), input, increment);
+        if constexpr (may_have<A>(has_narrow_visits)) {
+          if (is_narrow(e.plan)) backend_.linear(up, increment, weights_(weight::stream_up, e.visit), coming);
+        }
+      }
+      // As if the sequence began one chunk before the open one: its latent is the last one there was.
+      const std::int64_t begin = e.plan.compression + size_ % e.plan.compression;
+      backend_.write_back(detail::write_back_shape_of(s, e.plan), before, first(increments, 1 + rows),
+                          weights_(weight::writeback, e.visit), detail::one_document, begin, count, to);
+      std::copy_n(increments.data + rows * s.width, s.width, increments.data);
     }
-    // As if the sequence began one chunk before the open one: its latent is the last one there was.
-    const std::int64_t begin = e.plan.compression + size_ % e.plan.compression;
-    backend_.write_back(detail::write_back_shape_of(s, e.plan), before, first(increments, 1 + rows),
-                        weights_(weight::writeback, e.visit), detail::one_document, begin, count, to);
-    std::copy_n(increments.data + rows * s.width, s.width, increments.data);
   }
 
   /// Rotary positions of the rows that come in a visit by `plan`.

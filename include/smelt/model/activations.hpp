@@ -218,6 +218,15 @@ struct frame {
 [[nodiscard]] constexpr bool has_latents(const visit_plan& plan) noexcept {
   return !is_plain(plan);
 }
+/// Whether some visit is compressed, or runs on a share of the stream's channels.
+[[nodiscard]] constexpr bool has_compressed_visits(const spec& s) noexcept {
+  return largest_compression(s.loop.visits) > 1;
+}
+[[nodiscard]] constexpr bool has_narrow_visits(const spec& s) noexcept {
+  for (int i = 0; i < s.loop.visits.runs(); ++i)
+    if (is_narrow(visit_list::plan_of(s.loop.visits, i))) return true;
+  return false;
+}
 
 /// What a visit that runs on rows of its own saves: R rows of width Hs, where the residual stream has T of width H.
 template <class Scalar>

@@ -37,6 +37,16 @@ template <ArchitectureHandle A>
     return handle.get();
 }
 
+/// Whether the handle's spec may have what `has` asks for. A type says no where its spec has not, so that what a model
+/// of it never runs is not compiled; a dynamic_arch never does.
+template <ArchitectureHandle A>
+[[nodiscard]] consteval bool may_have(bool (*has)(const spec&) noexcept) noexcept {
+  if constexpr (Architecture<A>)
+    return has(A::value);
+  else
+    return true;
+}
+
 /// `Shape(spec)`, or `Shape(spec, whole)` for one with weights, as a constant when the compiler knows the spec, as a
 /// value otherwise.
 template <auto Shape, ArchitectureHandle A>

@@ -30,9 +30,11 @@ void feed_forward_block(const A& arch, B& backend, const layer_run<typename B::s
   const matrix_view<const scalar> ones = geometry.ones.view();
   backend.rms_norm(shape<shapes::norm>(arch), a.middle.view(), w.ffn_norm, input, a.ffn_rms);
   if (!has_experts(s, run.step.layer)) {
-    backend.experts(shape<shapes::dense>(arch), run.coefficient, a.middle.view(), input, w.dense_gate, w.dense_up,
-                    w.dense_down, geometry.all_rows(), ones, a.gate.view(), a.up.view(), output);
-  } else {
+    if constexpr (may_have<A>(has_dense_layers)) {
+      backend.experts(shape<shapes::dense>(arch), run.coefficient, a.middle.view(), input, w.dense_gate, w.dense_up,
+                      w.dense_down, geometry.all_rows(), ones, a.gate.view(), a.up.view(), output);
+    }
+  } else if constexpr (may_have<A>(has_routed_layers)) {
     routing<scalar>& r = a.routed;
     backend.linear(shape<shapes::router_logits>(arch), input, w.router, scratch.logits.view());
     backend.route(shape<shapes::router>(arch), scratch.logits.view(), w.balance_bias, r.scores.view(), r.ids,
@@ -40,9 +42,11 @@ void feed_forward_block(const A& arch, B& backend, const layer_run<typename B::s
     backend.group_by_expert(shape<shapes::router>(arch), r.ids, r.grouping());
     backend.experts(shape<shapes::experts>(arch), run.coefficient, a.middle.view(), input, w.expert_gate, w.expert_up,
                     w.expert_down, r.grouping(), r.weights.view(), a.gate.view(), a.up.view(), output);
-    if (s.experts.shared_hidden > 0) {
-      backend.experts(shape<shapes::shared_expert>(arch), run.coefficient, output, input, w.shared_gate, w.shared_up,
-                      w.shared_down, geometry.all_rows(), ones, a.shared_gate.view(), a.shared_up.view(), output);
+    if constexpr (may_have<A>(has_shared_expert)) {
+      if (has_shared_expert(s)) {
+        backend.experts(shape<shapes::shared_expert>(arch), run.coefficient, output, input, w.shared_gate, w.shared_up,
+                        w.shared_down, geometry.all_rows(), ones, a.shared_gate.view(), a.shared_up.view(), output);
+      }
     }
   }
 }
@@ -52,10 +56,12 @@ void feed_forward_block(const A& arch, B& backend, const layer_run<typename B::s
 template <ArchitectureHandle A, Backend B>
 [[nodiscard]] router_losses losses_of_router(const A& arch, B& backend, const executed_layer& e,
                                              layer_activations<typename B::scalar>& a) {
-  if (!has_experts(spec_of(arch), e.layer)) return {};
-  auto& r = a.routed;
-  return backend.route_losses(shape<shapes::router>(arch), r.scores.view(), r.ids, r.logsumexp, detail::every_token,
-                              r.load);
+  if constexpr (may_have<A>(has_routed_layers)) {
+    if (auto& r = a.routed; has_experts(spec_of(arch), e.layer))
+      return backend.route_losses(shape<shapes::router>(arch), r.scores.view(), r.ids, r.logsumexp, detail::every_token,
+                                  r.load);
+  }
+  return {};
 }
 
 /// `gradient` [rows, H] holds the gradient of the layer's output and leaves as the gradient of a.middle.
@@ -90,10 +96,12 @@ void feed_forward_block_backward(const A& arch, B& backend, const layer_run<type
     add_coefficient_gradient(scratch.single_weight_gradient, geometry.ones);
   };
   if (!has_experts(s, run.step.layer)) {
-    unrouted_backward(shape<shapes::dense>(arch),
-                      {w.dense_gate, w.dense_up, w.dense_down, dw.dense_gate, dw.dense_up, dw.dense_down}, a.gate, a.up,
-                      false);
-  } else {
+    if constexpr (may_have<A>(has_dense_layers)) {
+      unrouted_backward(shape<shapes::dense>(arch),
+                        {w.dense_gate, w.dense_up, w.dense_down, dw.dense_gate, dw.dense_up, dw.dense_down}, a.gate,
+                        a.up, false);
+    }
+  } else if constexpr (may_have<A>(has_routed_layers)) {
     routing<scalar>& r = a.routed;
     const auto dlogits = scratch.logits.view();
     backend.experts_backward(shape<shapes::experts>(arch), run.coefficient, input, w.expert_gate, w.expert_up,
@@ -101,10 +109,12 @@ void feed_forward_block_backward(const A& arch, B& backend, const layer_run<type
                              dinput, false, dw.expert_gate, dw.expert_up, dw.expert_down,
                              scratch.weight_gradient.view());
     add_coefficient_gradient(scratch.weight_gradient, r.weights);
-    if (s.experts.shared_hidden > 0)
-      unrouted_backward(shape<shapes::shared_expert>(arch),
-                        {w.shared_gate, w.shared_up, w.shared_down, dw.shared_gate, dw.shared_up, dw.shared_down},
-                        a.shared_gate, a.shared_up, true);
+    if constexpr (may_have<A>(has_shared_expert)) {
+      if (has_shared_expert(s))
+        unrouted_backward(shape<shapes::shared_expert>(arch),
+                          {w.shared_gate, w.shared_up, w.shared_down, dw.shared_gate, dw.shared_up, dw.shared_down},
+                          a.shared_gate, a.shared_up, true);
+    }
     backend.route_backward(shape<shapes::router>(arch), r.scores.view(), r.ids, r.weights.view(), r.logsumexp, r.load,
                            detail::every_token, scratch.weight_gradient.view(), loss_scale, dlogits);
     backend.linear_backward_weight(shape<shapes::router_logits>(arch), 1.0, input, dlogits, dw.router);

@@ -238,12 +238,12 @@ class language_model {
       const bool latent = has_latents(e.plan);
       if (buffers_.frame_of(e).rows > 0) {
         if (e.enters && latent)
-          enter_visit(s, backend_, w, latents_of(e), buffers_.visit_of(e), activations_of(e).input.view());
+          enter_visit(arch_, backend_, w, latents_of(e), buffers_.visit_of(e), activations_of(e).input.view());
         const router_losses losses = run_layer(steps, run_of(w, e));
         if (has_experts(s, e.layer)) evaluations_.push_back({e.layer, e.visit, losses});
       }
       if (e.leaves && latent)
-        leave_visit(s, backend_, w, latents_of(e), buffers_.visit_of(e), input_of_visit(steps, e),
+        leave_visit(arch_, backend_, w, latents_of(e), buffers_.visit_of(e), input_of_visit(steps, e),
                     buffers_.stream_behind(steps, e.index));
     }
     backend_.rms_norm(shape<shapes::norm>(arch_), buffers_.output.view(), w.vector(weight::final_norm),
@@ -277,7 +277,7 @@ class language_model {
       frame<scalar>& in = buffers_.frame_of(e);
       if (in.rows == 0) continue;
       if (e.leaves && latent)
-        leave_visit_backward(s, backend_, w, latents_of(e), buffers_.visit_of(e), stream_gradient, dw);
+        leave_visit_backward(arch_, backend_, w, latents_of(e), buffers_.visit_of(e), stream_gradient, dw);
       const layer_run<scalar> run = run_of(w, e);
       // The record of the last executed layer is still there. What a layer writes anew for the next one has its old
       // bits.
@@ -294,7 +294,7 @@ class language_model {
       });
       if (e.plan.learned) dw(weight::coefficient, e.visit).data[0] += static_cast<scalar>(coefficient);
       if (e.enters && latent)
-        enter_visit_backward(s, backend_, w, latents_of(e), buffers_.visit_of(e), stream_gradient, dw);
+        enter_visit_backward(arch_, backend_, w, latents_of(e), buffers_.visit_of(e), stream_gradient, dw);
     }
     backend_.embed_backward(stream_gradient, batch.inputs, dw(weight::embedding));
   }

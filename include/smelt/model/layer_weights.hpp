@@ -69,25 +69,25 @@ template <class Scalar>
 [[nodiscard]] constexpr bool is_whole(const visit_plan& plan) noexcept {
   return !is_narrow(plan) && is_whole(plan.expert_hidden) && plan.active == 0;
 }
-/// Whether all visits' layers have the sizes of the others.
-[[nodiscard]] constexpr bool is_whole(const spec& s) noexcept {
+/// Whether some visit's layers have others.
+[[nodiscard]] constexpr bool has_partial_visits(const spec& s) noexcept {
   for (int i = 0; i < s.loop.visits.runs(); ++i)
-    if (!is_whole(visit_list::plan_of(s.loop.visits, i))) return false;
-  return true;
+    if (!is_whole(visit_list::plan_of(s.loop.visits, i))) return true;
+  return false;
 }
 
 /// Calls f(handle) with the architecture of the layers of a visit by `plan`: `arch` where they have its sizes and the
 /// compiler knows it, and `part` otherwise.
 template <ArchitectureHandle A, class F>
 decltype(auto) with_architecture(const A& arch, const visit_plan& plan, const dynamic_arch& part, F&& f) {
-  if constexpr (Architecture<A>) {
-    if constexpr (is_whole(A::value)) {
-      return f(arch);
-    } else if (is_whole(plan)) {
-      return f(arch);
+  if constexpr (!may_have<A>(has_partial_visits)) {
+    return f(arch);
+  } else {
+    if constexpr (Architecture<A>) {
+      if (is_whole(plan)) return f(arch);
     }
+    return f(part);
   }
-  return f(part);
 }
 
 /// Where the gradients of an executed layer go.

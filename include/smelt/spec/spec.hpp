@@ -106,6 +106,16 @@ struct spec {
 [[nodiscard]] constexpr bool has_experts(const spec& s, int i) noexcept {
   return i >= s.dense_layers;
 }
+[[nodiscard]] constexpr bool has_routed_layers(const spec& s) noexcept {
+  return s.dense_layers < s.layers;
+}
+[[nodiscard]] constexpr bool has_dense_layers(const spec& s) noexcept {
+  return s.dense_layers > 0;
+}
+/// Whether every layer with routed experts has one more that all tokens visit.
+[[nodiscard]] constexpr bool has_shared_expert(const spec& s) noexcept {
+  return s.experts.shared_hidden > 0;
+}
 
 /// Attended positions of layer `i` at most, the token itself included; 0 is no limit.
 [[nodiscard]] constexpr int window_of(const spec& s, int i) noexcept {
