@@ -225,7 +225,7 @@ class document_reader {
 
   [[nodiscard]] nlohmann::json parse_line() const {
     try {
-      return nlohmann::json::parse(line_);
+      return nlohmann::json::parse(std::string_view(line_));
     } catch (const nlohmann::json::exception& e) {
       if (const auto invalid = first_invalid_utf8(line_)) {
         const auto at = static_cast<std::size_t>(*invalid);

@@ -131,7 +131,7 @@ inline constexpr std::string_view checksum_closing = "\",\n";
 /// The body of a state.json whose checksum agrees. Throws errc::corrupt, or errc::unsupported for a newer layout.
 [[nodiscard]] inline nlohmann::json unsealed(const std::string& text) {
   const auto at = checksum_opening.size();
-  auto body = nlohmann::json::parse(text, nullptr, false);
+  auto body = nlohmann::json::parse(std::string_view(text), nullptr, false);
   const bool sealed_here = text.size() > at + 16 && text.starts_with(checksum_opening) &&
                            text.compare(at, 16, checksum_text(std::string_view(text).substr(at + 16))) == 0;
   const bool readable = body.is_object() && body.contains("version") && body["version"].is_number_integer();
