@@ -132,8 +132,8 @@ class Goals(Programs):
         self.assertEqual([row.verdict() for row in self.rows("G12")], ["pass"])
 
     def test_a_visit_is_what_it_adds_to_a_step(self):
-        def step(seconds, flop):
-            return f"echo '{json.dumps({'seconds_per_step': seconds, 'flop_per_step': flop})}';;"
+        def step(time, flop):
+            return f"echo '{json.dumps({'of_peak': flop / time, 'flop_per_step': flop})}';;"
 
         self.command("tools/smelt", f"""case "$2" in
             */moe.json) {step(1.0, 10)}
