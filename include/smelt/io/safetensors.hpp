@@ -535,7 +535,10 @@ void write(Sink&& sink, std::span<const tensor> tensors, const std::map<std::str
     const auto end = offset + static_cast<std::int64_t>(t.values.size_bytes());
     separate();
     text += as_json(t.name) + ":{\"dtype\":\"F32\",\"shape\":[";
-    for (std::size_t i = 0; i < t.shape.size(); ++i) text += (i == 0 ? "" : ",") + std::to_string(t.shape[i]);
+    for (std::size_t i = 0; i < t.shape.size(); ++i) {
+      if (i != 0) text += ',';
+      text += std::to_string(t.shape[i]);
+    }
     text += "],\"data_offsets\":[" + std::to_string(offset) + "," + std::to_string(end) + "]}";
     offset = end;
   }
