@@ -55,12 +55,37 @@ class random_specs {
     s.tied_head = flip();
     s.head_bias = flip();
     if (flip()) {
-      s.loop.first = between(0, s.layers - 1);
-      s.loop.count = between(1, s.layers - s.loop.first);
-      const int plans = between(1, max_plans);
-      for (int i = 0; i < plans; ++i) s.loop.visits = s.loop.visits.then(plan_for(s), between(1, 2));
+      loop(s, max_plans);
       s.exit_gate = s.loop.visits.count > 1 && flip();
     }
+    return s;
+  }
+
+  /// Draws a small spec that models can run; every size has remainders.
+  [[nodiscard]] spec executable() {
+    spec s;
+    s.vocab = between(1, 300);
+    s.padded_vocab = flip() ? s.vocab + between(0, 20) : 0;
+    s.context = between(1, 40);
+    s.width = between(1, 96);
+    s.layers = between(1, 5);
+    s.dense_layers = flip() ? between(0, s.layers) : 0;
+    s.dense_hidden = between(1, 90);
+    attention_spec& a = s.attention;
+    a.kv_heads = between(1, 3);
+    a.heads = a.kv_heads * between(1, 4);
+    a.head_dim = 2 * between(1, 36);
+    a.norm = static_cast<qk_norm>(between(0, 2));
+    a.window = flip() ? between(1, 30) : 0;
+    if (flip()) a.global_layers = every_layer(between(1, 3), between(0, 2));
+    experts_spec& e = s.experts;
+    e.stored = between(1, between(0, 5) == 0 ? 512 : 24);
+    e.active = between(1, e.stored < 8 ? e.stored : 8);
+    e.hidden = between(1, 80);
+    e.shared_hidden = flip() ? between(1, 80) : 0;
+    e.balance_bias = flip();
+    s.tied_head = flip();
+    if (between(0, 2) > 0) loop(s, 3);
     return s;
   }
 
@@ -88,6 +113,14 @@ class random_specs {
   [[nodiscard]] bool flip() { return random_() % 2 == 0; }
 
  private:
+  /// Loops a part of `s`, by at most so many plans.
+  void loop(spec& s, int most_plans) {
+    s.loop.first = between(0, s.layers - 1);
+    s.loop.count = between(1, s.layers - s.loop.first);
+    const int plans = between(1, most_plans);
+    for (int i = 0; i < plans; ++i) s.loop.visits = s.loop.visits.then(plan_for(s), between(1, 2));
+  }
+
   /// A share that leaves a whole part of `size`: a half or thirds where they do, any number of units now and then.
   [[nodiscard]] ratio share_of(int size) {
     switch (between(0, 3)) {
